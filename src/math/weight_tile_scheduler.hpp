@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// L0: the schedule of wgrad: every expert has the same grid of tiles over dw[e] [N, K], also one
+// without rows, whose tiles must be written with zeros; the rows of the expert are what is
+// contracted. Workers and `Local` are those of tile_scheduler.hpp; a pair of CTAs along K is one
+// worker whose tile_k is the pair's width.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include "math/expert_segment.hpp"
+#include "math/host_device.hpp"
+#include "math/integer.hpp"
+#include "math/tile_order.hpp"
+
+namespace moesaic::math {
+
+/// Build it with weight_tile_grid(). N is the M side of the product, K its N side.
+template <std::signed_integral Local = std::int64_t>
+struct WeightTileGrid {
+  std::int32_t num_experts = 0;
+  std::int64_t max_rows = 0;
+  Local n = 0;
+  Local k = 0;
+  Local tile_n = 1;
+  Local tile_k = 1;
+  Local block_rows = 1;  ///< Rows contracted per pipeline step.
+  Local n_tiles = 0;
+  Local k_tiles = 0;
+  Local group_n = 1;  ///< Tiles along N per raster group.
+
+  [[nodiscard]] MOESAIC_HD constexpr Local tiles_per_expert() const {
+    return static_cast<Local>(n_tiles * k_tiles);
+  }
+  [[nodiscard]] MOESAIC_HD constexpr std::int64_t total_tiles() const {
+    return static_cast<std::int64_t>(num_experts) * tiles_per_expert();
+  }
+};
+
+template <std::signed_integral Local = std::int64_t>
+MOESAIC_HD constexpr WeightTileGrid<Local> weight_tile_grid(
+    std::int32_t num_experts, std::int64_t max_rows, std::type_identity_t<Local> n,
+    std::type_identity_t<Local> k, std::type_identity_t<Local> tile_n,
+    std::type_identity_t<Local> tile_k, std::type_identity_t<Local> block_rows,
+    std::type_identity_t<Local> group_n) {
+  return {num_experts,
+          max_rows,
+          n,
+          k,
+          tile_n,
+          tile_k,
+          block_rows,
+          ceil_div<Local>(n, tile_n),
+          ceil_div<Local>(k, tile_k),
+          group_n};
+}
+
+/// One tile of dw[expert]; expert −1 means that there is no such tile.
+template <std::signed_integral Local = std::int64_t>
+struct WeightTile {
+  std::int32_t expert = -1;
+  Local n_tile = 0;
+  Local k_tile = 0;
+  std::int64_t n_begin = 0;
+  Local n_count = 0;  ///< 1 … tile_n.
+  std::int64_t k_begin = 0;
+  Local k_count = 0;  ///< 1 … tile_k.
+  RowRange rows{};    ///< Contracted rows of the buffer; empty: write zeros.
+  Local row_blocks = 0;
+
+  [[nodiscard]] MOESAIC_HD constexpr bool valid() const { return expert >= 0; }
+  bool operator==(const WeightTile&) const = default;
+};
+
+/// The place of a global index: which expert in the schedule, which tile of its grid. A kernel that
+/// takes the longest experts first looks `slot` up in its order; otherwise the slot is the expert.
+template <std::signed_integral Local = std::int64_t>
+struct WeightTileIndex {
+  Local slot = 0;
+  Local local = 0;
+  bool operator==(const WeightTileIndex&) const = default;
+};
+
+/// For 0 ≤ index < total_tiles(), which Local must hold.
+template <std::signed_integral Local>
+MOESAIC_HD constexpr WeightTileIndex<Local> split_weight_tile_index(
+    const WeightTileGrid<Local>& grid, std::int64_t index) {
+  const Local tiles = grid.tiles_per_expert();
+  const Local slot = static_cast<Local>(static_cast<Local>(index) / tiles);
+  return {slot, static_cast<Local>(static_cast<Local>(index) - slot * tiles)};
+}
+
+/// Tile `local` of an expert's grid; 0 ≤ local < tiles_per_expert().
+template <class Offsets, std::signed_integral Local>
+MOESAIC_HD constexpr WeightTile<Local> weight_tile_of_expert(const Offsets& offs,
+                                                             const WeightTileGrid<Local>& grid,
+                                                             std::int32_t expert,
+                                                             std::type_identity_t<Local> local) {
+  const TileCoord<Local> at = tile_at<Local>(local, grid.n_tiles, grid.k_tiles, grid.group_n);
+  WeightTile<Local> tile;
+  tile.expert = expert;
+  tile.n_tile = at.m_tile;
+  tile.k_tile = at.n_tile;
+  tile.n_begin = static_cast<std::int64_t>(at.m_tile) * grid.tile_n;
+  tile.n_count = static_cast<Local>(min<std::int64_t>(grid.tile_n, grid.n - tile.n_begin));
+  tile.k_begin = static_cast<std::int64_t>(at.n_tile) * grid.tile_k;
+  tile.k_count = static_cast<Local>(min<std::int64_t>(grid.tile_k, grid.k - tile.k_begin));
+  tile.rows = expert_rows(offs, expert, grid.max_rows);
+  tile.row_blocks = ceil_div(static_cast<Local>(tile.rows.rows()), grid.block_rows);
+  return tile;
+}
+
+/// Tile `index` ≥ 0 with the experts in their own order; expert −1 past the last tile.
+template <class Offsets, std::signed_integral Local>
+MOESAIC_HD constexpr WeightTile<Local> weight_tile(const Offsets& offs,
+                                                   const WeightTileGrid<Local>& grid,
+                                                   std::int64_t index) {
+  if (index >= grid.total_tiles()) return {};
+  const WeightTileIndex<Local> at = split_weight_tile_index(grid, index);
+  return weight_tile_of_expert(offs, grid, static_cast<std::int32_t>(at.slot), at.local);
+}
+
+/// Whether WeightTileGrid<Local> may be used: all tiles, N and K fit Local.
+template <std::signed_integral Local>
+MOESAIC_HD constexpr bool weight_tiles_fit(std::int64_t num_experts, std::int64_t n, std::int64_t k,
+                                           std::int64_t tile_n, std::int64_t tile_k) {
+  constexpr std::int64_t kLimit = kMaxOf<Local>;
+  const std::int64_t per_expert = saturating_mul(ceil_div(n, tile_n), ceil_div(k, tile_k));
+  return n <= kLimit && k <= kLimit && saturating_mul(num_experts, per_expert) <= kLimit;
+}
+
+}  // namespace moesaic::math
