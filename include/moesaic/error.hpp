@@ -9,8 +9,9 @@
 namespace moesaic {
 
 enum class ErrorCode : std::uint8_t {
-  invalid_argument,     ///< An argument breaks the contract; the message names it, what was expected and what came.
-  unsupported,          ///< A legal request that no implementation here can serve; the message says why.
+  invalid_argument,  ///< An argument breaks the contract; the message names it, what was expected
+                     ///< and what came.
+  unsupported,  ///< A legal request that no implementation here can serve; the message says why.
   workspace_too_small,  ///< The caller's workspace is missing, too small or misaligned.
   device_failure,       ///< The device or its driver reported an error, or there is no such device.
 };

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The SwiGLU expert: Y_e = (up * silu(gate)) W_down,e^T with [up gate] = X_e W_ug,e^T, and its
+// backward.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "moesaic/grouped_gemm.hpp"
+
+namespace moesaic {
+
+/// Which columns of U = X W_ug^T [M, 2h] are up and which are gate. There is no default: libraries
+/// disagree, shapes cannot tell, and a wrong guess trains to nonsense.
+enum class UpGateOrder : std::uint8_t {
+  up_gate,      ///< Columns [0, h) are up, [h, 2h) gate.
+  gate_up,      ///< Columns [0, h) are gate, [h, 2h) up.
+  interleaved,  ///< Even columns are up, odd ones gate.
+};
+
+/// What forward keeps for backward.
+enum class Activations : std::uint8_t {
+  save,       ///< U [M, 2h] is kept; backward derives H from it.
+  recompute,  ///< Nothing but x is kept; backward computes U again (4*M*d*h more FLOPs).
+};
+
+std::string_view name(UpGateOrder order) noexcept;
+std::string_view name(Activations mode) noexcept;
+
+struct ExpertMlpProblem {
+  Format format = Format::bf16;
+  int num_experts = 0;        ///< E
+  std::int64_t max_rows = 0;  ///< M
+  std::int64_t d = 0, h = 0;  ///< Model width and expert width, multiples of 8.
+  UpGateOrder order;          ///< No default, see UpGateOrder.
+  Activations activations = Activations::save;
+  Tail tail = Tail::leave;          ///< Of y and dx.
+  DType wgrad_dtype = DType::bf16;  ///< Of dw_up_gate and dw_down; f32 for an f32 problem.
+  bool accumulate_wgrad = false;    ///< dw += result.
+  Strategy strategy = Strategy::grouped;
+  Capacity capacity{};
+};
+
+/// Layouts: x [M, d], w_up_gate [E, 2h, d], w_down [E, d, h], offs int32 [E], y [M, d], u [M, 2h].
+struct ExpertMlpForwardArgs {
+  ConstTensorView x, w_up_gate, w_down, offs;
+  TensorView y;
+  TensorView u{};  ///< Kept for backward. Required with `save`, left empty with `recompute`.
+  const PackedWeights* packed_up_gate = nullptr;  ///< In place of w_up_gate.
+  const PackedWeights* packed_down = nullptr;     ///< In place of w_down.
+};
+
+/// dx [M, d], dw_up_gate [E, 2h, d], dw_down [E, d, h]. dx may be the very memory of x: both weight
+/// gradients are computed before dx is written. Tail rows of x, u and dy never reach a gradient.
+struct ExpertMlpBackwardArgs {
+  ConstTensorView dy, x, w_up_gate, w_down, offs;
+  ConstTensorView u{};  ///< What forward kept; empty with `recompute`.
+  TensorView dx, dw_up_gate, dw_down;
+};
+
+namespace detail {
+class ExpertMlpImpl;
+}
+
+/// A planned expert MLP, composed of grouped products: immutable, safe to share between threads.
+class ExpertMlp {
+ public:
+  /// @throws Error like GroupedGemm::plan.
+  static ExpertMlp plan(const ExpertMlpProblem& problem, const DeviceInfo& device,
+                        const PlanOptions& options = {});
+
+  [[nodiscard]] const ExpertMlpProblem& problem() const noexcept;
+  [[nodiscard]] std::string implementation() const;  ///< Of the grouped products inside.
+  [[nodiscard]] std::size_t forward_workspace_bytes() const noexcept;
+  [[nodiscard]] std::size_t backward_workspace_bytes() const noexcept;
+
+  [[nodiscard]] PackedWeights pack_up_gate(const Operand& w_up_gate, Stream stream) const;
+  [[nodiscard]] PackedWeights pack_down(const Operand& w_down, Stream stream) const;
+
+  /// Two grouped products and the activation. Faults: read_fault(workspace, stream).
+  /// @throws Error like GroupedGemm::execute; the message names the argument of this struct.
+  void forward(const ExpertMlpForwardArgs& args, Workspace workspace, Stream stream) const;
+  /// Order: dh, du (and h), dw_down, dw_up_gate, dx last.
+  void backward(const ExpertMlpBackwardArgs& args, Workspace workspace, Stream stream) const;
+
+ private:
+  explicit ExpertMlp(std::shared_ptr<const detail::ExpertMlpImpl> impl);
+  std::shared_ptr<const detail::ExpertMlpImpl> impl_;
+};
+
+}  // namespace moesaic

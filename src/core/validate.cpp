@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Validation of problems and arguments; see validate.hpp.
+
+#include "core/validate.hpp"
+
+#include <limits>
+#include <string>
+
+#include "core/message.hpp"
+
+namespace moesaic::core {
+namespace {
+
+constexpr std::int64_t kMaxExperts = 65'536;
+constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxWidth = std::int64_t{1} << 30;
+
+void check_range(std::string_view field, std::int64_t value, std::int64_t low, std::int64_t high) {
+  if (value < low || value > high) {
+    refuse(field, std::to_string(low) + " to " + std::to_string(high), std::to_string(value));
+  }
+}
+
+void check_width(std::string_view field, std::int64_t value) {
+  if (value <= 0 || value % 8 != 0 || value > kMaxWidth) {
+    refuse(field, "a positive multiple of 8, at most 2^30", std::to_string(value));
+  }
+}
+
+void check_capacity(const Capacity& capacity) {
+  if (capacity.factor_millionths <= 0) {
+    refuse("capacity.factor_millionths", "a positive factor",
+           std::to_string(capacity.factor_millionths));
+  }
+  check_range("capacity.source_ranks", capacity.source_ranks, 1, 1'000'000);
+}
+
+std::string shape_text(const MatrixSpec& spec) {
+  std::string text(name(spec.dtype));
+  text += " [";
+  if (spec.experts > 0) {
+    text += std::to_string(spec.experts) + ", ";
+  }
+  return text + std::to_string(spec.rows) + ", " + std::to_string(spec.columns) + "] on " +
+         to_string(spec.device);
+}
+
+void check_stride(std::string_view argument, std::string_view which, std::int64_t stride,
+                  std::int64_t least, std::int64_t element_bytes) {
+  if (stride < least) {
+    refuse(argument, std::string(which) + " stride of at least " + std::to_string(least),
+           std::to_string(stride));
+  }
+  if (stride * element_bytes % kAlignmentBytes != 0) {
+    refuse(argument, std::string(which) + " stride that is a multiple of 16 bytes",
+           std::to_string(stride) + " elements of " + std::to_string(element_bytes) + " bytes");
+  }
+}
+
+/// Bytes from the first element to behind the last one.
+std::int64_t extent_bytes(const ConstTensorView& view) {
+  std::int64_t last = 0;
+  for (int i = 0; i < view.rank; ++i) {
+    const auto axis = static_cast<std::size_t>(i);
+    if (view.shape[axis] == 0) {
+      return 0;
+    }
+    last += (view.shape[axis] - 1) * view.stride[axis];
+  }
+  return (last + 1) * size_bytes(view.dtype);
+}
+
+/// Two column windows of one row-strided buffer lie beside each other and share no element.
+bool separate_columns(const ConstTensorView& a, const ConstTensorView& b, std::int64_t distance) {
+  if (a.rank != 2 || b.rank != 2) {
+    return false;
+  }
+  const std::int64_t pitch = a.stride[0] * size_bytes(a.dtype);
+  if (pitch <= 0 || pitch != b.stride[0] * size_bytes(b.dtype)) {
+    return false;
+  }
+  const std::int64_t shift = ((distance % pitch) + pitch) % pitch;  // b's first column behind a's
+  return shift >= a.shape[1] * size_bytes(a.dtype) &&
+         shift + b.shape[1] * size_bytes(b.dtype) <= pitch;
+}
+
+void check_format(Format format, DType d_dtype, std::string_view d_field) {
+  if (format == Format::mxfp8) {
+    refuse("format", "bf16 or f32", "mxfp8, which this version does not multiply",
+           ErrorCode::unsupported);
+  }
+  const bool fits = d_dtype == DType::f32 || (d_dtype == DType::bf16 && format == Format::bf16);
+  if (!fits) {
+    refuse(d_field, format == Format::bf16 ? "bf16 or f32" : "f32 for an f32 problem",
+           name(d_dtype));
+  }
+}
+
+}  // namespace
+
+DType operand_dtype(Format format) { return format == Format::f32 ? DType::f32 : DType::bf16; }
+
+void check_problem(const GroupedGemmProblem& problem) {
+  check_range("num_experts", problem.num_experts, 1, kMaxExperts);
+  check_range("max_rows", problem.max_rows, 0, kMaxRows);
+  check_width("n", problem.n);
+  check_width("k", problem.k);
+  check_format(problem.format, problem.d_dtype, "d_dtype");
+  if (problem.accumulate && problem.pass != Pass::wgrad) {
+    refuse("accumulate", "false, since only wgrad accumulates",
+           "true with pass " + std::string(name(problem.pass)));
+  }
+  check_capacity(problem.capacity);
+}
+
+void check_problem(const ExpertMlpProblem& problem) {
+  check_range("num_experts", problem.num_experts, 1, kMaxExperts);
+  check_range("max_rows", problem.max_rows, 0, kMaxRows);
+  check_width("d", problem.d);
+  check_width("h", problem.h);
+  check_format(problem.format, problem.wgrad_dtype, "wgrad_dtype");
+  if (problem.order != UpGateOrder::up_gate && problem.order != UpGateOrder::gate_up &&
+      problem.order != UpGateOrder::interleaved) {
+    refuse("order", "up_gate, gate_up or interleaved",
+           std::to_string(static_cast<int>(problem.order)));
+  }
+  check_capacity(problem.capacity);
+}
+
+void check_matrix(std::string_view argument, const ConstTensorView& view, const MatrixSpec& spec) {
+  const bool batched = spec.experts > 0;
+  const std::size_t row_axis = batched ? 1 : 0;
+  const bool fits = view.rank == (batched ? 3 : 2) && view.dtype == spec.dtype &&
+                    view.device == spec.device && (!batched || view.shape[0] == spec.experts) &&
+                    view.shape[row_axis] == spec.rows && view.shape[row_axis + 1] == spec.columns;
+  if (!fits) {
+    refuse(argument, shape_text(spec), describe(view));
+  }
+  if (spec.rows == 0) {
+    return;  // nothing is read or written: neither pointer nor strides matter
+  }
+  if (view.data == nullptr) {
+    refuse(argument, "memory", "a null pointer");
+  }
+  if (reinterpret_cast<std::uintptr_t>(view.data) % kAlignmentBytes != 0) {
+    refuse(argument, "a 16-byte aligned address",
+           "one that is off by " +
+               std::to_string(reinterpret_cast<std::uintptr_t>(view.data) % kAlignmentBytes));
+  }
+  if (view.stride[row_axis + 1] != 1) {
+    refuse(argument, "a last stride of 1", std::to_string(view.stride[row_axis + 1]));
+  }
+  const std::int64_t element_bytes = size_bytes(spec.dtype);
+  if (spec.rows > 1) {
+    check_stride(argument, "a row", view.stride[row_axis], spec.columns, element_bytes);
+  }
+  if (batched && spec.experts > 1) {
+    const std::int64_t matrix = (spec.rows - 1) * view.stride[1] + spec.columns;
+    check_stride(argument, "an expert", view.stride[0], spec.written ? matrix : 0, element_bytes);
+  }
+}
+
+void check_offs(std::string_view argument, const ConstTensorView& offs, std::int64_t num_experts,
+                Device device) {
+  const bool fits = offs.rank == 1 && offs.dtype == DType::i32 && offs.shape[0] == num_experts &&
+                    offs.device == device && (num_experts == 1 || offs.stride[0] == 1);
+  if (!fits) {
+    refuse(argument, "i32 [" + std::to_string(num_experts) + "] stride [1] on " + to_string(device),
+           describe(offs));
+  }
+  if (offs.data == nullptr || reinterpret_cast<std::uintptr_t>(offs.data) % 4 != 0) {
+    refuse(argument, "a 4-byte aligned address",
+           offs.data == nullptr ? "a null pointer" : "a misaligned one");
+  }
+}
+
+void check_no_overlap(std::string_view written_name, const ConstTensorView& written,
+                      std::string_view read_name, const ConstTensorView& read) {
+  const std::int64_t written_bytes = extent_bytes(written);
+  const std::int64_t read_bytes = extent_bytes(read);
+  if (written.data == nullptr || read.data == nullptr || written_bytes == 0 || read_bytes == 0) {
+    return;
+  }
+  const auto written_begin = reinterpret_cast<std::intptr_t>(written.data);
+  const auto read_begin = reinterpret_cast<std::intptr_t>(read.data);
+  const bool apart = written_begin + written_bytes <= read_begin ||
+                     read_begin + read_bytes <= written_begin ||
+                     separate_columns(written, read, read_begin - written_begin);
+  if (!apart) {
+    refuse(written_name, "memory apart from " + std::string(read_name),
+           "an overlap of " + describe(written) + " with " + describe(read));
+  }
+}
+
+OperandShapes operand_shapes(const GroupedGemmProblem& problem) {
+  const bool enk = problem.weights == WeightStorage::enk;
+  const std::int64_t experts = problem.num_experts;
+  const std::int64_t weight_rows = enk ? problem.n : problem.k;
+  const std::int64_t weight_columns = enk ? problem.k : problem.n;
+  switch (problem.pass) {
+    case Pass::forward:
+      return {problem.k, experts, weight_rows, weight_columns, 0, problem.max_rows, problem.n};
+    case Pass::dgrad:
+      return {problem.n, experts, weight_rows, weight_columns, 0, problem.max_rows, problem.k};
+    case Pass::wgrad:
+      break;
+  }
+  return {problem.n, 0, problem.max_rows, problem.k, experts, weight_rows, weight_columns};
+}
+
+void check_args(const GroupedGemmProblem& problem, const GroupedGemmArgs& args, Device device) {
+  const OperandShapes shapes = operand_shapes(problem);
+  const DType dtype = operand_dtype(problem.format);
+  check_matrix("a", args.a.qdata, {dtype, device, 0, problem.max_rows, shapes.a_columns, false});
+  if (args.packed_b == nullptr) {
+    check_matrix("b", args.b.qdata,
+                 {dtype, device, shapes.b_experts, shapes.b_rows, shapes.b_columns, false});
+  } else if (args.b.qdata.data != nullptr) {
+    refuse("b", "an empty operand when packed_b is given", describe(args.b.qdata));
+  } else if (problem.pass == Pass::wgrad) {
+    refuse("packed_b", "nothing in wgrad, which reads no weights", "packed weights");
+  }
+  check_offs("offs", args.offs, problem.num_experts, device);
+  check_matrix("d", args.d,
+               {problem.d_dtype, device, shapes.d_experts, shapes.d_rows, shapes.d_columns, true});
+  check_no_overlap("d", args.d, "a", args.a.qdata);
+  check_no_overlap("d", args.d, "b", args.b.qdata);
+  check_no_overlap("d", args.d, "offs", args.offs);
+  for (const Operand* operand : {&args.a, &args.b}) {
+    if (operand->scales.data != nullptr) {
+      refuse(operand == &args.a ? "a.scales" : "b.scales",
+             "nothing for " + std::string(name(problem.format)) + " operands",
+             describe(operand->scales));
+    }
+  }
+}
+
+void check_stream(const Stream& stream, Device device) {
+  if (!(stream.device() == device)) {
+    refuse("stream", "a stream of " + to_string(device), "one of " + to_string(stream.device()));
+  }
+}
+
+}  // namespace moesaic::core

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host workspaces and the checks every workspace passes.
+
+#include "moesaic/workspace.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "core/message.hpp"
+#include "core/workspace_header.hpp"
+#include "math/fault_word.hpp"
+
+namespace moesaic {
+namespace {
+
+std::size_t misalignment(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % kWorkspaceAlignment;
+}
+
+}  // namespace
+
+HostWorkspace::HostWorkspace(std::size_t size_bytes) : storage_(size_bytes + kWorkspaceAlignment) {
+  const std::size_t skip =
+      (kWorkspaceAlignment - misalignment(storage_.data())) % kWorkspaceAlignment;
+  bytes_ = std::span<std::byte>(storage_).subspan(skip, size_bytes);
+}
+
+DeviceFault core::decode_fault(std::uint64_t fault_word) {
+  const math::Fault fault = math::decode_fault(fault_word);
+  DeviceFault result;
+  result.kind = static_cast<DeviceFault::Kind>(fault.kind);
+  result.expert = static_cast<int>(fault.expert);
+  result.value = fault.value;
+  return result;
+}
+
+void core::check_workspace(const Workspace& workspace, std::size_t needed_bytes, Device device) {
+  if (workspace.bytes.size() < needed_bytes) {
+    refuse("workspace", "at least " + std::to_string(needed_bytes) + " bytes",
+           std::to_string(workspace.bytes.size()), ErrorCode::workspace_too_small);
+  }
+  if (misalignment(workspace.bytes.data()) != 0) {
+    refuse("workspace", "a 256-byte aligned address",
+           "one that is off by " + std::to_string(misalignment(workspace.bytes.data())));
+  }
+  if (!(workspace.device == device)) {
+    refuse("workspace", "memory on " + to_string(device),
+           "memory on " + to_string(workspace.device));
+  }
+}
+
+}  // namespace moesaic
