@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the CPU backends share: reading offsets on the host, segments, tails and typed row
+// addresses.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "core/workspace_header.hpp"
+#include "math/expert_segment.hpp"
+#include "moesaic/grouped_gemm.hpp"
+
+namespace moesaic::backends {
+
+/// Segments of all experts, as every backend must see them.
+struct HostSegments {
+  std::vector<math::RowRange> experts;
+  std::uint64_t fault_word = 0;
+  std::int64_t tail_begin = 0;
+
+  HostSegments(const ConstTensorView& offs, std::int64_t max_rows) {
+    const auto* ends = static_cast<const std::int32_t*>(offs.data);
+    const auto num_experts = static_cast<std::int32_t>(offs.shape[0]);
+    experts.reserve(static_cast<std::size_t>(num_experts));
+    for (std::int32_t expert = 0; expert < num_experts; ++expert) {
+      experts.push_back(math::expert_rows(ends, expert, max_rows));
+    }
+    fault_word = math::scan_faults(ends, num_experts, max_rows);
+    tail_begin = math::tail_begin(ends, num_experts, max_rows);
+  }
+};
+
+/// Keeps the fault of the lowest expert seen since the header was last taken.
+inline void record(const Workspace& workspace, std::uint64_t fault_word,
+                   std::int64_t overflow_rows) {
+  core::WorkspaceHeader header;
+  std::memcpy(&header, workspace.bytes.data(), sizeof(header));
+  header.fault_word = math::combine_faults(header.fault_word, fault_word);
+  header.overflow_rows = overflow_rows;
+  std::memcpy(workspace.bytes.data(), &header, sizeof(header));
+}
+
+inline const std::byte* at(const ConstTensorView& view, std::int64_t offset_elems) {
+  return static_cast<const std::byte*>(view.data) + offset_elems * size_bytes(view.dtype);
+}
+inline std::byte* at(const TensorView& view, std::int64_t offset_elems) {
+  return static_cast<std::byte*>(view.data) + offset_elems * size_bytes(view.dtype);
+}
+
+/// Zeroes rows [begin, end) of a matrix [rows, columns].
+inline void zero_rows(const TensorView& matrix, std::int64_t begin, std::int64_t end) {
+  const auto row_bytes = static_cast<std::size_t>(matrix.shape[1] * size_bytes(matrix.dtype));
+  for (std::int64_t row = begin; row < end; ++row) {
+    std::memset(at(matrix, row * matrix.stride[0]), 0, row_bytes);
+  }
+}
+
+/// The matrix of one expert in a weight-shaped tensor [E, rows, columns].
+inline TensorView expert_matrix(const TensorView& tensor, std::int64_t expert) {
+  TensorView matrix = tensor;
+  matrix.data = at(tensor, expert * tensor.stride[0]);
+  matrix.rank = 2;
+  matrix.shape = {tensor.shape[1], tensor.shape[2], 0};
+  matrix.stride = {tensor.stride[1], tensor.stride[2], 0};
+  return matrix;
+}
+inline ConstTensorView expert_matrix(const ConstTensorView& tensor, std::int64_t expert) {
+  ConstTensorView matrix = tensor;
+  matrix.data = at(tensor, expert * tensor.stride[0]);
+  matrix.rank = 2;
+  matrix.shape = {tensor.shape[1], tensor.shape[2], 0};
+  matrix.stride = {tensor.stride[1], tensor.stride[2], 0};
+  return matrix;
+}
+
+}  // namespace moesaic::backends

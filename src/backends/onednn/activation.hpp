@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// SwiGLU between the two products of the expert MLP in single precision, written to be vectorized.
+// It has no dnnl call: it lives here because it is the CPU's fast path, as the products beside it
+// are.
+#pragma once
+
+#include "backends/backend.hpp"
+
+namespace moesaic::backends::onednn {
+
+/// h = up * silu(gate) for the rows of valid segments.
+void activation_forward(const ActivationArgs& args);
+/// du from dh and u, and h again when args.h is given.
+void activation_backward(const ActivationArgs& args);
+
+}  // namespace moesaic::backends::onednn

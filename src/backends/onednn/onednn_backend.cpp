@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The oneDNN backend's candidate list.
+
+#include "backends/onednn/onednn_backend.hpp"
+
+#include <array>
+#include <string>
+
+#include "backends/onednn/activation.hpp"
+#include "backends/onednn/grouped.hpp"
+#include "backends/onednn/matmul.hpp"
+#include "core/validate.hpp"
+
+namespace moesaic::backends::onednn {
+namespace {
+
+const Support& dtype_support(DType dtype) {
+  static const Support f32 = supports_dtype(DType::f32);
+  static const Support bf16 = supports_dtype(DType::bf16);
+  return dtype == DType::f32 ? f32 : bf16;
+}
+
+using Make = std::shared_ptr<const detail::GroupedGemmImpl> (*)(std::string_view,
+                                                                const PlanRequest&);
+
+class OnednnImplementation final : public GroupedGemmImplementation {
+ public:
+  OnednnImplementation(std::string_view name, Strategy strategy, Make factory)
+      : name_(name), strategy_(strategy), make_(factory) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
+  [[nodiscard]] Support supports(const PlanRequest& request) const override {
+    if (request.problem.strategy != strategy_) {
+      return {false, "it computes strategy " + std::string(moesaic::name(strategy_)) + ", not " +
+                         std::string(moesaic::name(request.problem.strategy))};
+    }
+    if (request.options.batch_invariant) {
+      return {false,
+              "oneDNN picks its blocking by the number of rows, so it is not batch invariant"};
+    }
+    return dtype_support(core::operand_dtype(request.problem.format));
+  }
+  [[nodiscard]] std::shared_ptr<const detail::GroupedGemmImpl> make(
+      const PlanRequest& request) const override {
+    return make_(name_, request);
+  }
+
+ private:
+  std::string_view name_;
+  Strategy strategy_;
+  Make make_;
+};
+
+class OnednnBackend final : public Backend {
+ public:
+  [[nodiscard]] BackendStatus status() const override {
+    const Support& bf16 = dtype_support(DType::bf16);
+    const Support& f32 = dtype_support(DType::f32);
+    std::string detail = "oneDNN " + version();
+    if (f32 && bf16) {
+      detail += ", f32 and bf16";
+    } else {
+      detail += f32 ? ", f32 only: " + bf16.reason : ": " + f32.reason;
+    }
+    return {"onednn", f32.ok, detail};
+  }
+  [[nodiscard]] DeviceKind device_kind() const noexcept override { return DeviceKind::cpu; }
+  [[nodiscard]] std::span<const GroupedGemmImplementation* const> grouped_gemms() const override {
+    static const OnednnImplementation grouped("cpu/onednn/grouped", Strategy::grouped,
+                                              make_grouped);
+    static const OnednnImplementation padded("cpu/onednn/padded_bmm", Strategy::padded_bmm,
+                                             make_padded);
+    static const OnednnImplementation loop("cpu/onednn/host_loop", Strategy::host_loop,
+                                           make_host_loop);
+    static const std::array<const GroupedGemmImplementation*, 3> all = {&grouped, &padded, &loop};
+    return all;
+  }
+  [[nodiscard]] bool has_activation() const noexcept override { return true; }
+  void swiglu(const ActivationArgs& args, const Stream& /*stream*/) const override {
+    activation_forward(args);
+  }
+  void dswiglu(const ActivationArgs& args, const Stream& /*stream*/) const override {
+    activation_backward(args);
+  }
+};
+
+}  // namespace
+
+const Backend& backend() {
+  static const OnednnBackend instance;
+  return instance;
+}
+
+std::string library_version() { return version(); }
+
+}  // namespace moesaic::backends::onednn

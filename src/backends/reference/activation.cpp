@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// SwiGLU row by row through math/activation.hpp.
+
+#include "backends/reference/activation.hpp"
+
+#include "backends/host_rows.hpp"
+#include "core/exact.hpp"
+#include "core/up_gate.hpp"
+#include "math/activation.hpp"
+
+namespace moesaic::backends::reference {
+namespace {
+
+using core::load;
+using core::store;
+
+template <class T>
+T* row(const TensorView& view, std::int64_t index) {
+  return reinterpret_cast<T*>(at(view, index * view.stride[0]));
+}
+template <class T>
+const T* row(const ConstTensorView& view, std::int64_t index) {
+  return reinterpret_cast<const T*>(at(view, index * view.stride[0]));
+}
+
+template <class T>
+void forward_row(const ActivationArgs& args, math::UpGateLayout layout, std::int64_t index) {
+  const std::int64_t h = args.h.shape[1];
+  const T* u = row<T>(args.u, index);
+  T* out = row<T>(args.h, index);
+  for (std::int64_t j = 0; j < h; ++j) {
+    const double up = load(u[math::up_column(layout, j, h)]);
+    const double gate = load(u[math::gate_column(layout, j, h)]);
+    store(math::swiglu(up, gate), out[j]);
+  }
+}
+
+template <class T>
+void backward_row(const ActivationArgs& args, math::UpGateLayout layout, std::int64_t index) {
+  const std::int64_t h = args.dh.shape[1];
+  const T* u = row<T>(args.u, index);
+  const T* dh = row<T>(args.dh, index);
+  T* du = row<T>(args.du, index);
+  T* again = args.h.data == nullptr ? nullptr : row<T>(args.h, index);
+  for (std::int64_t j = 0; j < h; ++j) {
+    const std::int64_t up_at = math::up_column(layout, j, h);
+    const std::int64_t gate_at = math::gate_column(layout, j, h);
+    const double up = load(u[up_at]);
+    const double gate = load(u[gate_at]);
+    const math::SwigluGrad<double> grad = math::dswiglu(up, gate, load(dh[j]));
+    store(grad.dup, du[up_at]);
+    store(grad.dgate, du[gate_at]);
+    if (again != nullptr) {
+      store(math::swiglu(up, gate), again[j]);
+    }
+  }
+}
+
+template <class Row>
+void for_each_row(const ActivationArgs& args, const Row& body) {
+  const HostSegments segments(args.offs, args.u.shape[0]);
+  for (const math::RowRange rows : segments.experts) {
+#pragma omp parallel for num_threads(args.threads) schedule(static)
+    for (std::int64_t index = rows.begin; index < rows.end; ++index) {
+      body(index);
+    }
+  }
+}
+
+}  // namespace
+
+void activation_forward(const ActivationArgs& args) {
+  const auto layout = core::up_gate_layout(args.order);
+  for_each_row(args, [&](std::int64_t index) {
+    args.u.dtype == DType::f32 ? forward_row<float>(args, layout, index)
+                               : forward_row<BFloat16>(args, layout, index);
+  });
+}
+
+void activation_backward(const ActivationArgs& args) {
+  const auto layout = core::up_gate_layout(args.order);
+  for_each_row(args, [&](std::int64_t index) {
+    args.u.dtype == DType::f32 ? backward_row<float>(args, layout, index)
+                               : backward_row<BFloat16>(args, layout, index);
+  });
+}
+
+}  // namespace moesaic::backends::reference
