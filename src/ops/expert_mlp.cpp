@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// The SwiGLU expert as grouped products around the element-wise activation.
+
+#include "moesaic/expert_mlp.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/message.hpp"
+#include "core/validate.hpp"
+#include "core/workspace_header.hpp"
+#include "dispatch/backend_list.hpp"
+#include "math/integer.hpp"
+
+namespace moesaic {
+namespace detail {
+
+class ExpertMlpImpl {
+ public:
+  ExpertMlpImpl(const ExpertMlpProblem& mlp, const DeviceInfo& device, const PlanOptions& options)
+      : problem(mlp),
+        device_info(device),
+        threads(std::max(1, device.num_sms)),
+        up(GroupedGemm::plan(product(Pass::forward, 2 * mlp.h, mlp.d, Tail::leave), device,
+                             options)),
+        down(GroupedGemm::plan(product(Pass::forward, mlp.d, mlp.h, mlp.tail), device, options)),
+        dh(GroupedGemm::plan(product(Pass::dgrad, mlp.d, mlp.h, Tail::leave), device, options)),
+        dx(GroupedGemm::plan(product(Pass::dgrad, 2 * mlp.h, mlp.d, mlp.tail), device, options)),
+        dw_up(GroupedGemm::plan(product(Pass::wgrad, 2 * mlp.h, mlp.d, Tail::leave), device,
+                                options)),
+        dw_down(
+            GroupedGemm::plan(product(Pass::wgrad, mlp.d, mlp.h, Tail::leave), device, options)) {
+    if (options.num_sms > 0) {
+      threads = std::min(threads, options.num_sms);
+    }
+  }
+
+  [[nodiscard]] GroupedGemmProblem product(Pass pass, std::int64_t n, std::int64_t k,
+                                           Tail tail) const {
+    GroupedGemmProblem gemm;
+    gemm.pass = pass;
+    gemm.format = problem.format;
+    gemm.d_dtype = pass == Pass::wgrad ? problem.wgrad_dtype : core::operand_dtype(problem.format);
+    gemm.num_experts = problem.num_experts;
+    gemm.max_rows = problem.max_rows;
+    gemm.n = n;
+    gemm.k = k;
+    gemm.accumulate = pass == Pass::wgrad && problem.accumulate_wgrad;
+    gemm.tail = tail;
+    gemm.strategy = problem.strategy;
+    gemm.capacity = problem.capacity;
+    return gemm;
+  }
+
+  ExpertMlpProblem problem;
+  DeviceInfo device_info;
+  int threads;
+  GroupedGemm up, down, dh, dx, dw_up, dw_down;
+};
+
+}  // namespace detail
+
+namespace {
+
+using Impl = detail::ExpertMlpImpl;
+
+/// Cuts a workspace: [shared by the products inside | dense intermediates].
+class Scratch {
+ public:
+  Scratch(const Impl& impl, const Workspace& workspace, std::size_t products_bytes)
+      : dtype_(core::operand_dtype(impl.problem.format)),
+        device_(impl.device_info.device),
+        rows_(impl.problem.max_rows),
+        next_(workspace.bytes.data() + products_bytes) {}
+
+  /// A dense [M, columns] matrix.
+  TensorView matrix(std::int64_t columns) {
+    TensorView view{next_, dtype_, device_, 2, {rows_, columns, 0}, {columns, 1, 0}};
+    next_ += bytes(rows_, columns, dtype_);
+    return view;
+  }
+
+  static std::size_t bytes(std::int64_t rows, std::int64_t columns, DType dtype) {
+    return static_cast<std::size_t>(
+        math::round_up<std::int64_t>(rows * columns * size_bytes(dtype), kWorkspaceAlignment));
+  }
+
+ private:
+  DType dtype_;
+  Device device_;
+  std::int64_t rows_;
+  std::byte* next_;
+};
+
+std::size_t largest(std::initializer_list<const GroupedGemm*> products) {
+  std::size_t most = 0;
+  for (const GroupedGemm* product : products) {
+    most = std::max(most, product->workspace_bytes());
+  }
+  return static_cast<std::size_t>(
+      math::round_up<std::int64_t>(static_cast<std::int64_t>(most), kWorkspaceAlignment));
+}
+
+std::size_t forward_products_bytes(const Impl& impl) { return largest({&impl.up, &impl.down}); }
+std::size_t backward_products_bytes(const Impl& impl) {
+  return largest({&impl.up, &impl.dh, &impl.dx, &impl.dw_up, &impl.dw_down});
+}
+
+bool recomputes(const Impl& impl) { return impl.problem.activations == Activations::recompute; }
+
+core::MatrixSpec rows_spec(const Impl& impl, std::int64_t columns, bool written) {
+  return {core::operand_dtype(impl.problem.format),
+          impl.device_info.device,
+          0,
+          impl.problem.max_rows,
+          columns,
+          written};
+}
+core::MatrixSpec weight_spec(const Impl& impl, std::int64_t rows, std::int64_t columns, DType dtype,
+                             bool written) {
+  return {dtype, impl.device_info.device, impl.problem.num_experts, rows, columns, written};
+}
+
+/// What forward and backward both read.
+void check_inputs(const Impl& impl, const ConstTensorView& x, const ConstTensorView* w_up_gate,
+                  const ConstTensorView* w_down, const ConstTensorView& offs) {
+  const ExpertMlpProblem& mlp = impl.problem;
+  const DType dtype = core::operand_dtype(mlp.format);
+  core::check_matrix("x", x, rows_spec(impl, mlp.d, false));
+  if (w_up_gate != nullptr) {
+    core::check_matrix("w_up_gate", *w_up_gate, weight_spec(impl, 2 * mlp.h, mlp.d, dtype, false));
+  }
+  if (w_down != nullptr) {
+    core::check_matrix("w_down", *w_down, weight_spec(impl, mlp.d, mlp.h, dtype, false));
+  }
+  core::check_offs("offs", offs, mlp.num_experts, impl.device_info.device);
+}
+
+void check_saved(const Impl& impl, const ConstTensorView& u, bool written) {
+  if (recomputes(impl)) {
+    if (u.data != nullptr) {
+      core::refuse("u", "an empty view with recompute", describe(u));
+    }
+    return;
+  }
+  core::check_matrix("u", u, rows_spec(impl, 2 * impl.problem.h, written));
+}
+
+void check_forward(const Impl& impl, const ExpertMlpForwardArgs& args) {
+  check_inputs(impl, args.x, args.packed_up_gate == nullptr ? &args.w_up_gate : nullptr,
+               args.packed_down == nullptr ? &args.w_down : nullptr, args.offs);
+  core::check_matrix("y", args.y, rows_spec(impl, impl.problem.d, true));
+  check_saved(impl, args.u, true);
+  for (const auto& [name, read] : {std::pair{"x", args.x},
+                                   {"w_up_gate", args.w_up_gate},
+                                   {"w_down", args.w_down},
+                                   {"offs", args.offs}}) {
+    core::check_no_overlap("y", args.y, name, read);
+    core::check_no_overlap("u", args.u, name, read);
+  }
+  core::check_no_overlap("y", args.y, "u", args.u);
+}
+
+void check_backward(const Impl& impl, const ExpertMlpBackwardArgs& args) {
+  const ExpertMlpProblem& mlp = impl.problem;
+  check_inputs(impl, args.x, &args.w_up_gate, &args.w_down, args.offs);
+  core::check_matrix("dy", args.dy, rows_spec(impl, mlp.d, false));
+  check_saved(impl, args.u, false);
+  core::check_matrix("dx", args.dx, rows_spec(impl, mlp.d, true));
+  core::check_matrix("dw_up_gate", args.dw_up_gate,
+                     weight_spec(impl, 2 * mlp.h, mlp.d, mlp.wgrad_dtype, true));
+  core::check_matrix("dw_down", args.dw_down,
+                     weight_spec(impl, mlp.d, mlp.h, mlp.wgrad_dtype, true));
+  const std::pair<const char*, ConstTensorView> reads[] = {
+      {"dy", args.dy},         {"x", args.x},       {"w_up_gate", args.w_up_gate},
+      {"w_down", args.w_down}, {"offs", args.offs}, {"u", args.u}};
+  for (const auto& [name, read] : reads) {
+    core::check_no_overlap("dw_up_gate", args.dw_up_gate, name, read);
+    core::check_no_overlap("dw_down", args.dw_down, name, read);
+    const bool may_be_x = std::string_view(name) == "x" && args.dx.data == args.x.data &&
+                          args.dx.stride == args.x.stride;
+    if (!may_be_x) {
+      core::check_no_overlap("dx", args.dx, name, read);
+    }
+  }
+  core::check_no_overlap("dx", args.dx, "dw_up_gate", args.dw_up_gate);
+  core::check_no_overlap("dx", args.dx, "dw_down", args.dw_down);
+  core::check_no_overlap("dw_up_gate", args.dw_up_gate, "dw_down", args.dw_down);
+}
+
+GroupedGemmArgs product_args(const ConstTensorView& a, const ConstTensorView& b,
+                             const ConstTensorView& offs, const TensorView& d,
+                             const PackedWeights* packed = nullptr) {
+  GroupedGemmArgs args;
+  args.a.qdata = a;
+  if (packed == nullptr) {
+    args.b.qdata = b;
+  }
+  args.offs = offs;
+  args.d = d;
+  args.packed_b = packed;
+  return args;
+}
+
+}  // namespace
+
+ExpertMlp::ExpertMlp(std::shared_ptr<const detail::ExpertMlpImpl> impl) : impl_(std::move(impl)) {}
+
+ExpertMlp ExpertMlp::plan(const ExpertMlpProblem& problem, const DeviceInfo& device,
+                          const PlanOptions& options) {
+  core::check_problem(problem);
+  dispatch::activation_backend(device.device.kind);  // refuse now, not in forward
+  return ExpertMlp(std::make_shared<const detail::ExpertMlpImpl>(problem, device, options));
+}
+
+const ExpertMlpProblem& ExpertMlp::problem() const noexcept { return impl_->problem; }
+
+std::string ExpertMlp::implementation() const { return std::string(impl_->up.implementation()); }
+
+std::size_t ExpertMlp::forward_workspace_bytes() const noexcept {
+  const ExpertMlpProblem& mlp = impl_->problem;
+  const DType dtype = core::operand_dtype(mlp.format);
+  const std::size_t u = recomputes(*impl_) ? Scratch::bytes(mlp.max_rows, 2 * mlp.h, dtype) : 0;
+  return forward_products_bytes(*impl_) + u + Scratch::bytes(mlp.max_rows, mlp.h, dtype);
+}
+
+std::size_t ExpertMlp::backward_workspace_bytes() const noexcept {
+  const ExpertMlpProblem& mlp = impl_->problem;
+  const DType dtype = core::operand_dtype(mlp.format);
+  const std::size_t wide = Scratch::bytes(mlp.max_rows, 2 * mlp.h, dtype);
+  const std::size_t narrow = Scratch::bytes(mlp.max_rows, mlp.h, dtype);
+  return backward_products_bytes(*impl_) + (recomputes(*impl_) ? 2 : 1) * wide + 2 * narrow;
+}
+
+PackedWeights ExpertMlp::pack_up_gate(const Operand& w_up_gate, Stream stream) const {
+  return impl_->up.pack_weights(w_up_gate, stream);
+}
+
+PackedWeights ExpertMlp::pack_down(const Operand& w_down, Stream stream) const {
+  return impl_->down.pack_weights(w_down, stream);
+}
+
+void ExpertMlp::forward(const ExpertMlpForwardArgs& args, Workspace workspace,
+                        Stream stream) const {
+  const Impl& impl = *impl_;
+  check_forward(impl, args);
+  core::check_workspace(workspace, forward_workspace_bytes(), impl.device_info.device);
+  core::check_stream(stream, impl.device_info.device);
+  Scratch scratch(impl, workspace, forward_products_bytes(impl));
+  const TensorView u = recomputes(impl) ? scratch.matrix(2 * impl.problem.h) : args.u;
+  const TensorView h = scratch.matrix(impl.problem.h);
+
+  impl.up.execute(product_args(args.x, args.w_up_gate, args.offs, u, args.packed_up_gate),
+                  workspace, stream);
+  dispatch::activation_backend(impl.device_info.device.kind)
+      .swiglu({u, args.offs, {}, h, {}, impl.problem.order, impl.threads}, stream);
+  impl.down.execute(product_args(h, args.w_down, args.offs, args.y, args.packed_down), workspace,
+                    stream);
+}
+
+void ExpertMlp::backward(const ExpertMlpBackwardArgs& args, Workspace workspace,
+                         Stream stream) const {
+  const Impl& impl = *impl_;
+  check_backward(impl, args);
+  core::check_workspace(workspace, backward_workspace_bytes(), impl.device_info.device);
+  core::check_stream(stream, impl.device_info.device);
+  Scratch scratch(impl, workspace, backward_products_bytes(impl));
+  const TensorView du = scratch.matrix(2 * impl.problem.h);
+  const TensorView dh = scratch.matrix(impl.problem.h);
+  const TensorView h = scratch.matrix(impl.problem.h);
+  ConstTensorView u = args.u;
+  if (recomputes(impl)) {
+    const TensorView again = scratch.matrix(2 * impl.problem.h);
+    impl.up.execute(product_args(args.x, args.w_up_gate, args.offs, again), workspace, stream);
+    u = again;
+  }
+
+  impl.dh.execute(product_args(args.dy, args.w_down, args.offs, dh), workspace, stream);
+  dispatch::activation_backend(impl.device_info.device.kind)
+      .dswiglu({u, args.offs, dh, h, du, impl.problem.order, impl.threads}, stream);
+  impl.dw_down.execute(product_args(args.dy, h, args.offs, args.dw_down), workspace, stream);
+  impl.dw_up.execute(product_args(du, args.x, args.offs, args.dw_up_gate), workspace, stream);
+  // Last: dx may be the memory of x, which dw_up has just read.
+  impl.dx.execute(product_args(du, args.w_up_gate, args.offs, args.dx), workspace, stream);
+}
+
+}  // namespace moesaic
