@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes a machine ready to build moesaic. On Debian: root installs the packages that are missing, a
+# user is told the one line to run. Elsewhere: says what is missing. Nothing missing, nothing done.
+# Usage: scripts/setup.sh [--lint]    --lint adds clang, clang-format and clang-tidy
+set -euo pipefail
+
+# ocl-icd-opencl-dev: oneDNN's CMake package asks for OpenCL, and libdnnl-dev does not depend on it.
+# Debian package | what it brings, looked for where there is no dpkg: a command, or a <header>
+build_needs=(
+  'make|make' 'git|git' 'g++|c++' 'cmake|cmake' 'ninja-build|ninja' 'python3|python3'
+  'libdnnl-dev|<dnnl.hpp>' 'ocl-icd-opencl-dev|' 'libcli11-dev|<CLI/CLI.hpp>'
+  'nlohmann-json3-dev|<nlohmann/json.hpp>' 'zlib1g-dev|<zlib.h>' 'libgtest-dev|<gtest/gtest.h>'
+  'libbenchmark-dev|<benchmark/benchmark.h>'
+)
+# libomp-dev: clang looks for omp.h there, where g++ brings its own.
+lint_needs=('clang|clang++' 'clang-format|clang-format' 'clang-tidy|clang-tidy' 'libomp-dev|')
+
+is_installed() {
+  [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
+}
+
+is_usable() {
+  case "$1" in
+    '') return 0 ;;
+    '<'*) c++ -x c++ -std=c++20 -E - >/dev/null 2>&1 <<<"#include $1" ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+install_packages() {
+  local log
+  log="$(mktemp)"
+  echo "setup: installing $*" >&2
+  if ! { apt-get -q update && DEBIAN_FRONTEND=noninteractive \
+    apt-get -q -y --no-install-recommends install "$@"; } >"$log" 2>&1 </dev/null; then
+    cat "$log" >&2
+    rm -f "$log"
+    echo "setup: apt-get could not install: $*" >&2
+    exit 1
+  fi
+  rm -f "$log"
+}
+
+main() {
+  local needs=("${build_needs[@]}") missing=() need
+  case "${1-}" in
+    '') ;;
+    --lint) needs+=("${lint_needs[@]}") ;;
+    *)
+      echo "setup: expected nothing or --lint, got '$1'" >&2
+      exit 2
+      ;;
+  esac
+
+  if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    for need in "${needs[@]}"; do
+      is_usable "${need#*|}" || missing+=("${need#*|}")
+    done
+    if ((${#missing[@]})); then
+      echo "setup: this is not a Debian system; install by hand what is missing: ${missing[*]}" >&2
+      exit 1
+    fi
+    return
+  fi
+
+  for need in "${needs[@]}"; do
+    is_installed "${need%%|*}" || missing+=("${need%%|*}")
+  done
+  if ((${#missing[@]} == 0)); then
+    return
+  fi
+  if [[ "$(id -u)" != 0 ]]; then
+    echo "setup: packages are missing; install them with this line, then try again:" >&2
+    echo "sudo apt-get install -y ${missing[*]}" >&2
+    exit 1
+  fi
+  install_packages "${missing[@]}"
+}
+
+main "$@"

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of setup.sh with a PATH on which apt-get, dpkg-query and id are stand-ins that keep a log."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+SETUP = Path(__file__).resolve().parents[2] / "scripts" / "setup.sh"
+TOOLS = ("bash", "cat", "mktemp", "rm")
+
+
+class Machine:
+    """A folder as the whole PATH: the few tools of the base system, and the stand-ins."""
+
+    def __init__(self, folder, uid=0, installed=None, apt_status=0):
+        self.bin = Path(folder)
+        self.log = self.bin / "log"
+        for tool in TOOLS:
+            (self.bin / tool).symlink_to(shutil.which(tool))
+        self.write("id", f"echo {uid}")
+        if installed is not None:
+            self.write("dpkg-query", f'case " {installed} " in *" ${{@: -1}} "*) printf installed ;;\n'
+                                     "*) exit 1 ;; esac")
+            self.write("apt-get", f'echo "$@" >>{self.log}; echo trouble; exit {apt_status}')
+
+    def write(self, name, body):
+        path = self.bin / name
+        path.write_text(f"#!/bin/bash\n{body}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def setup(self, *arguments):
+        return subprocess.run([SETUP, *arguments], env={"PATH": str(self.bin), "TMPDIR": str(self.bin)},
+                              capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+    def apt_calls(self):
+        return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
+
+
+BUILD = ("make git g++ cmake ninja-build python3 libdnnl-dev ocl-icd-opencl-dev libcli11-dev "
+         "nlohmann-json3-dev zlib1g-dev libgtest-dev libbenchmark-dev")
+
+
+class SetupTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def machine(self, **options):
+        return Machine(self.folder.name, **options)
+
+    def test_nothing_missing_does_nothing(self):
+        for uid in (0, 1000):
+            with self.subTest(uid=uid), tempfile.TemporaryDirectory() as folder:
+                machine = Machine(folder, uid=uid, installed=BUILD)
+                done = machine.setup()
+                self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+                self.assertEqual(machine.apt_calls(), [])
+
+    def test_root_installs_only_what_is_missing(self):
+        machine = self.machine(installed=BUILD.replace("cmake ", "").replace(" zlib1g-dev", ""))
+        self.assertEqual(machine.setup().returncode, 0)
+        self.assertEqual(machine.apt_calls(),
+                         ["-q update", "-q -y --no-install-recommends install cmake zlib1g-dev"])
+
+    def test_lint_adds_its_tools(self):
+        machine = self.machine(installed=BUILD)
+        self.assertEqual(machine.setup("--lint").returncode, 0)
+        self.assertTrue(machine.apt_calls()[1].endswith("install clang clang-format clang-tidy libomp-dev"))
+
+    def test_a_user_is_told_one_line(self):
+        machine = self.machine(uid=1000, installed=BUILD.replace("cmake ", ""))
+        done = machine.setup()
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertEqual(done.stderr.splitlines()[-1], "sudo apt-get install -y cmake")
+        self.assertEqual(machine.apt_calls(), [])
+
+    def test_a_failing_apt_is_shown(self):
+        done = self.machine(installed="", apt_status=100).setup()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("trouble", done.stderr)
+        self.assertIn("could not install: make git", done.stderr)
+
+    def test_elsewhere_it_names_what_is_missing(self):
+        machine = self.machine()
+        for tool in ("make", "git", "cmake", "ninja", "python3"):
+            machine.write(tool, "exit 0")
+        machine.write("c++", 'read -r line; [[ "$line" != *dnnl* ]]')
+        done = machine.setup()
+        self.assertEqual(done.returncode, 1)
+        self.assertTrue(done.stderr.endswith("what is missing: <dnnl.hpp>\n"), done.stderr)
+        machine.write("c++", "exit 0")
+        self.assertEqual(machine.setup().returncode, 0)
+
+    def test_unknown_arguments_are_refused(self):
+        done = self.machine(installed=BUILD).setup("--lnt")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--lnt", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
