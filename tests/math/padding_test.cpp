@@ -29,9 +29,8 @@ static_assert(ceil_mean_capacity(kOneAndAQuarter, 100, 0) == 0);
 static_assert(eight_row_capacity(kOneAndAQuarter, 100, 0, 4) == 0);
 // 1.1 · 10 is 11.000000000000002 in binary floating point: a ceiling of that would be 12.
 static_assert(ceil_mean_capacity(1'100'000, 10, 1) == 11);
-// 2.3 · 10 is 23 there too, but 2.3 · 100 is 229.99999999999997: its floor would be 229, then 232 =
-// 8 · 29 either way; with S = 10 the shares are 23 and 22.
-static_assert(eight_row_capacity(2'300'000, 100, 1, 10) == 240);
+// 0.57 · 100 is 56.99999999999999 there: its floor would be 56, hence 56 rows instead of 64.
+static_assert(eight_row_capacity(570'000, 100, 1, 1) == 64);
 static_assert(ceil_mean_capacity(kOneAndAQuarter, std::int64_t{1} << 40, 3) == 458'129'844'907);
 
 struct PaddingCase {
