@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Top-k ids [tokens, layers, top_k] and, when the caller says so, matrices [layers, experts].
+#include <algorithm>
+#include <vector>
+
+#include "routing/id_counter.hpp"
+#include "routing/npy_header.hpp"
+#include "routing/readers.hpp"
+
+namespace moesaic::routing {
+namespace {
+
+struct IdShape {
+  std::int64_t tokens = 0, layers = 1, top_k = 0;
+};
+
+/// Hands the tokens on one by one as [layers * top_k] in C order.
+class TokenRows {
+ public:
+  TokenRows(Input& input, const NpyHeader& header, IdShape shape)
+      : integers_(input, header, "expert ids"),
+        shape_(shape),
+        row_(static_cast<std::size_t>(shape.layers * shape.top_k)) {
+    if (header.fortran_order) load_fortran();
+  }
+
+  std::span<const std::int64_t> next() {
+    if (whole_.empty()) {
+      integers_.read(row_);
+    } else {
+      for (std::size_t i = 0; i < row_.size(); ++i) row_[i] = fortran_element(i);
+    }
+    ++token_;
+    return row_;
+  }
+
+ private:
+  // In Fortran order a token's ids lie far apart, so the array is held; it grows as data arrives.
+  void load_fortran() {
+    constexpr std::int64_t kStep = 1 << 16;
+    std::int64_t left = shape_.tokens * static_cast<std::int64_t>(row_.size());
+    while (left > 0) {
+      const auto count = static_cast<std::size_t>(std::min(left, kStep));
+      whole_.resize(whole_.size() + count);
+      integers_.read(std::span(whole_).last(count));
+      left -= static_cast<std::int64_t>(count);
+    }
+  }
+  [[nodiscard]] std::int64_t fortran_element(std::size_t i) const {
+    const std::size_t layer = i / static_cast<std::size_t>(shape_.top_k);
+    const std::size_t slot = i % static_cast<std::size_t>(shape_.top_k);
+    const std::size_t plane = slot * static_cast<std::size_t>(shape_.layers) + layer;
+    return whole_[plane * static_cast<std::size_t>(shape_.tokens) +
+                  static_cast<std::size_t>(token_)];
+  }
+
+  NpyIntegers integers_;
+  IdShape shape_;
+  std::vector<std::int64_t> row_, whole_;
+  std::int64_t token_ = 0;
+};
+
+void check_shape(const IdShape& shape, std::int64_t experts, const NpyHeader& header,
+                 const Collector& collector) {
+  if (shape.tokens == 0 || shape.layers == 0 || shape.top_k == 0) {
+    collector.refuse("an empty array of shape ", header.shape_text());
+  }
+  if (shape.top_k > kMaxTopK) {
+    collector.refuse("shape ", header.shape_text(), " means top-", shape.top_k,
+                     ", expected at most ", kMaxTopK);
+  }
+  if (shape.layers > kMaxLayersTimesExperts / std::max(experts, shape.top_k)) {
+    collector.refuse("shape ", header.shape_text(), " means ", shape.layers, " layers of ", experts,
+                     " experts, more than ", kMaxLayersTimesExperts, " counts in all");
+  }
+}
+
+void read_ids(Input& input, const NpyHeader& header, IdShape shape, Collector& collector) {
+  collector.begin("top-k ids .npy", Form::ids);
+  const std::int64_t experts = collector.required_experts("ids");
+  check_shape(shape, experts, header, collector);
+  collector.describe(Aggregation::unstated, IdSpace::unstated, shape.top_k);
+  TokenRows rows(input, header, shape);
+  std::vector<IdCounts> layers(static_cast<std::size_t>(shape.layers), IdCounts(experts));
+  IdCounter counter(collector, experts);
+  RunFinder runs;
+  const auto top_k = static_cast<std::size_t>(shape.top_k);
+  for (std::int64_t token = 0; token < shape.tokens; ++token) {
+    const auto row = rows.next();
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+      counter.add(row.subspan(layer * top_k, top_k), layers[layer],
+                  [&] { return concat("token ", token, ", layer ", layer); });
+    }
+    runs.add(row);
+  }
+  if (!input.at_end()) collector.refuse("more data than shape ", header.shape_text(), " has");
+  counter.finish();
+  runs.finish(collector, "");
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    Record record;
+    record.layer = static_cast<std::int64_t>(layer);
+    record.tokens = shape.tokens;
+    record.top_k = shape.top_k;
+    record.counts = std::move(layers[layer].counts);
+    record.invalid_slots = layers[layer].invalid_slots;
+    record.label = concat("all ", shape.tokens, " tokens of the file as one batch");
+    collector.emit(std::move(record));
+  }
+}
+
+void read_matrix(Input& input, const NpyHeader& header, Collector& collector) {
+  const Form form = *collector.options().form;
+  collector.begin(form == Form::weights ? "EPLB weight .npy" : "counts matrix .npy", Form::counts);
+  collector.describe(Aggregation::unstated, IdSpace::unstated, 0);
+  const std::int64_t layers = header.shape[0], experts = header.shape[1];
+  if (layers == 0 || experts == 0 || experts > kMaxExperts + 1) {
+    collector.refuse("shape ", header.shape_text(), ", expected [layers, experts] with 1 to ",
+                     kMaxExperts, " experts");
+  }
+  if (header.fortran_order) {
+    collector.refuse("a Fortran-order matrix; write it with numpy.ascontiguousarray");
+  }
+  NpyIntegers integers(input, header, "counts");
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    Record record;
+    record.layer = layer;
+    record.counts.resize(static_cast<std::size_t>(experts));
+    integers.read(record.counts);
+    collector.emit(std::move(record));
+  }
+  if (!input.at_end()) collector.refuse("more data than shape ", header.shape_text(), " has");
+}
+
+}  // namespace
+
+void read_npy(Input& input, Collector& collector) {
+  const NpyHeader header = read_npy_header(input);
+  const auto form = collector.options().form;
+  if (!header.integer()) {
+    NpyIntegers refused(input, header, "expert ids or counts");  // throws, naming the dtype
+  }
+  if (header.shape.size() == 3) {
+    read_ids(input, header, {header.shape[0], header.shape[1], header.shape[2]}, collector);
+  } else if (header.shape.size() != 2) {
+    collector.refuse("shape ", header.shape_text(), ", expected ids [tokens, layers, top_k]");
+  } else if (form == Form::ids) {
+    read_ids(input, header, {header.shape[0], 1, header.shape[1]}, collector);
+  } else if (form && *form != Form::generated) {
+    read_matrix(input, header, collector);
+  } else {
+    collector.refuse(
+        "ambiguous: a matrix ", header.shape_text(),
+        " may hold ids [tokens, top_k], counts or offsets [layers, experts]; say which with "
+        "--form ids, --form counts or --form offsets");
+  }
+}
+
+}  // namespace moesaic::routing
