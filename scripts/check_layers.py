@@ -37,6 +37,7 @@ because dispatch picks backends, and what lies above reaches them through it alo
   src/c_api/*: DOWN src/dispatch/ src/ops/ src/check/ src/c_api/ moesaic_build_info.hpp
 because the command, benchmarks and examples are users: they see public headers only
   tools/*: STD POSIX PUBLIC tools/ moesaic_build_info.hpp CLI/ nlohmann/
+  bench/baselines/*: STD PUBLIC bench/baselines/ dnnl.hpp omp.h
   bench/*: STD POSIX PUBLIC bench/ moesaic_build_info.hpp CLI/ nlohmann/ benchmark/
   examples/*: STD C CUDA include/moesaic/ examples/
 because a test sees the one private folder that it mirrors, math, public headers and tests/support
