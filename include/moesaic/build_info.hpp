@@ -7,6 +7,7 @@
 
 namespace moesaic {
 
+/// How this library was built.
 struct BuildInfo {
   std::string version;     ///< "0.1.0"
   std::string git_sha;     ///< Twelve digits, or "unknown".
@@ -15,6 +16,7 @@ struct BuildInfo {
   bool has_onednn = false, has_cuda = false;
   std::string onednn_version;  ///< Of the library loaded now; empty without oneDNN.
 };
+/// Fixed at configure time, but for the version of the oneDNN that is loaded now. Never throws.
 BuildInfo build_info();
 
 /// One backend: whether it can work here, and the reason when it cannot.

@@ -15,6 +15,7 @@ enum class CapacityRule : std::uint8_t {
               ///< Eq. 16.
 };
 
+/// "ceil_mean" or "eight_row".
 std::string_view name(CapacityRule rule) noexcept;
 
 /// A capacity factor kept as an exact decimal, so that 1.6 * 2.5 is 4 and never 5 by rounding.

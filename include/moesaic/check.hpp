@@ -28,11 +28,13 @@ struct Mismatch {
   double got = 0, want = 0, bound = 0;
 };
 
+/// What a check compared and found.
 struct CheckResult {
   std::int64_t elements = 0;  ///< Compared; 0 means that nothing was checked.
   std::int64_t mismatches = 0;
   double worst = 0;  ///< Largest |got - want| / bound; at most 1 when all is well.
   std::optional<Mismatch> first;
+  /// Adds the counts of `other`; keeps the larger `worst` and the earlier `first`.
   void merge(const CheckResult& other);
 };
 

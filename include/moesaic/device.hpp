@@ -8,8 +8,10 @@
 
 namespace moesaic {
 
+/// Decides which section of the candidate list a plan looks at.
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
+/// One device; the CPU is index 0 alone.
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;

@@ -9,6 +9,7 @@
 
 namespace moesaic {
 
+/// Type of one element. f8_e4m3 and e8m0 keep the place of MXFP8; no product takes them yet.
 enum class DType : std::uint8_t { f32, bf16, f8_e4m3, e8m0, i32 };
 
 /// Bytes of one element.

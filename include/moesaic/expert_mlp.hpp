@@ -27,9 +27,11 @@ enum class Activations : std::uint8_t {
   recompute,  ///< Nothing but x is kept; backward computes U again (4*M*d*h more FLOPs).
 };
 
+/// The enumerator's own word: "up_gate", "save", …
 std::string_view name(UpGateOrder order) noexcept;
 std::string_view name(Activations mode) noexcept;
 
+/// An expert MLP without its data. M = `max_rows` is the buffers' capacity, not the rows routed.
 struct ExpertMlpProblem {
   Format format = Format::bf16;
   int num_experts = 0;        ///< E
@@ -77,6 +79,8 @@ class ExpertMlp {
   [[nodiscard]] std::size_t forward_workspace_bytes() const noexcept;
   [[nodiscard]] std::size_t backward_workspace_bytes() const noexcept;
 
+  /// Weights for ExpertMlpForwardArgs, each in place of its tensor; backward reads the tensors.
+  /// @throws Error like GroupedGemm::pack_weights.
   [[nodiscard]] PackedWeights pack_up_gate(const Operand& w_up_gate, Stream stream) const;
   [[nodiscard]] PackedWeights pack_down(const Operand& w_down, Stream stream) const;
 

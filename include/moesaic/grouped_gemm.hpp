@@ -42,6 +42,7 @@ enum class Strategy : std::uint8_t {
   host_loop,   ///< Counts on the host, one dense product per expert.
 };
 
+/// The enumerator's own word: "forward", "bf16", "enk", "leave", "grouped", …
 std::string_view name(Pass pass) noexcept;
 std::string_view name(Format format) noexcept;
 std::string_view name(WeightStorage storage) noexcept;
@@ -85,6 +86,7 @@ struct GroupedGemmArgs {
   const PackedWeights* packed_b = nullptr;  ///< Weights packed by `pack_weights`, in place of b.
 };
 
+/// What a caller may ask of the plan beyond the problem itself.
 struct PlanOptions {
   std::optional<std::string> implementation;  ///< Exactly this one, or an error.
   int num_sms = 0;               ///< SMs (threads on a CPU) the product may use; 0 = all.

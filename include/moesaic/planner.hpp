@@ -129,6 +129,7 @@ struct TrainingShape {
 };
 std::span<const TrainingShape> training_shapes();
 
+/// Widths of an expert layer: model width d, hidden width h of one expert.
 struct LayerShape {
   std::int64_t d = 0, h = 0;
   const TrainingShape* training = nullptr;  ///< The Table 42 row it was named by, if any; static.
@@ -142,6 +143,7 @@ enum class Projection : std::uint8_t {
   down,     ///< [M, h] x [h, d]
   square,   ///< [M, d] x [d, d]
 };
+/// "up_gate", "down" or "square": what parse_projection reads back.
 std::string_view name(Projection projection) noexcept;
 /// Reads "up_gate", "down" or "square". @throws Error{invalid_argument} naming --proj.
 Projection parse_projection(std::string_view text);
@@ -220,6 +222,7 @@ struct FfnTraffic {
 FfnTraffic dense_traffic(double tokens, const FfnPair& pair);
 FfnTraffic moe_traffic(double tokens, const FfnPair& pair);
 
+/// One point of Fig. 2: both layouts at the same number of tokens.
 struct RooflinePoint {
   double tokens = 0;
   double flops = 0;                             ///< Eq. 92, F_pair, the same for both.
@@ -232,6 +235,7 @@ std::vector<RooflinePoint> fig2_curve(const DeviceModel& device, std::span<const
 
 // ---- Expert parallelism: a contiguous share of the experts per rank.
 
+/// Experts [begin, end) of one rank.
 struct ExpertRange {
   std::int64_t begin = 0, end = 0;
 };
@@ -239,16 +243,19 @@ struct ExpertRange {
 /// degrees that work.
 ExpertRange rank_experts(std::int64_t experts, std::int64_t ep, std::int64_t rank);
 
+/// The load of one rank's share, by itself.
 struct RankLoad {
   std::int64_t rank = 0;
   LoadMetrics load;  ///< Within the rank: effective experts among its own.
   std::vector<TileLedger> tiles;
 };
+/// Padded rows over the ranks at one tile: the maximum beside the sum.
 struct RankTileTail {
   std::int64_t tile = 0;
   std::int64_t max_padded_rows = 0, max_rank = 0;  ///< The slowest rank sets the layer's time.
   std::int64_t sum_padded_rows = 0;
 };
+/// How a layer's rows spread over ranks.
 struct RankReport {
   std::vector<RankLoad> ranks;
   std::vector<RankTileTail> tails;  ///< One per tile, max beside sum.
@@ -258,6 +265,7 @@ struct RankReport {
   double balancedness = 0;            ///< mean / max of rank rows; 0 without rows.
   std::vector<std::string> warnings;  ///< Ranks with no rows at all, in words.
 };
+/// @throws Error{invalid_argument} for bad counts or tiles, or when ep does not divide E.
 RankReport rank_report(Counts counts, std::int64_t ep, std::span<const std::int64_t> tiles);
 
 /// Mean over layers of mean/max over ranks, for rows laid out [layers, ranks]; layers without rows
@@ -266,6 +274,7 @@ double mean_balancedness(std::span<const std::int64_t> layer_rank_rows, std::int
 
 // ---- The plan of a layer, and verdicts.
 
+/// What plan_layer is to work out, and with which constants.
 struct PlanOptions {
   std::vector<std::int64_t> tiles = {8, 16, 32, 64, 128};
   Capacity capacity{};
@@ -273,6 +282,7 @@ struct PlanOptions {
   std::optional<CostInput> cost;  ///< Without it: no cost, no roofline, no suggestion.
   std::string device = "h200";    ///< A preset's name.
 };
+/// All numbers of one layer; `costs`, `suggested` and `roofline` are empty without a CostInput.
 struct LayerPlan {
   LoadMetrics load;
   std::vector<TileLedger> tiles;
@@ -301,21 +311,27 @@ enum class Recommendation : std::uint8_t {
   not_recommended_now,    ///< The counts say that there is little to gain.
   insufficient_evidence,  ///< The input cannot carry an answer; the findings say why.
 };
+/// The enumerator's own word.
 std::string_view name(Recommendation recommendation) noexcept;
 
+/// One reason: a code for programs, a sentence for people.
 struct Finding {
   std::string code;      ///< padding_small, padding_large, weight_bound, rank_tail, ...
   std::string sentence;  ///< One sentence with its numbers; the same bytes for the same input.
 };
+/// A recommendation and what it rests on.
 struct Verdict {
   Recommendation recommendation = Recommendation::insufficient_evidence;
   std::vector<Finding> findings;  ///< The reason of the recommendation first.
 };
+/// What the counts alone do not say.
 struct Evidence {
   std::string label = "this layer";   ///< How sentences name it: "layer 12, rank 3".
   bool summed = false;                ///< Counts are summed over steps: an average, not a step.
   const RankReport* ranks = nullptr;  ///< Adds the rank tail when given.
 };
+/// Judges one layer in words. A layer without rows, or summed over steps, gets
+/// insufficient_evidence.
 Verdict judge_layer(const LayerPlan& plan, const Evidence& evidence = {});
 
 /// Layers in the order to show them, worst first: padding at the reference tile, then i_max, then

@@ -22,15 +22,16 @@ struct Workspace {
 
 inline constexpr std::size_t kWorkspaceAlignment = 256;
 
-/// A zeroed host workspace that frees itself.
+/// A zeroed host workspace that frees itself. A copy has its own memory.
 class HostWorkspace {
  public:
   explicit HostWorkspace(std::size_t size_bytes);
-  [[nodiscard]] Workspace get() const noexcept { return {bytes_, Device{}}; }
+  /// The aligned part of this object's memory; valid until it is destroyed or assigned to.
+  [[nodiscard]] Workspace get() const noexcept;
 
  private:
-  std::vector<std::byte> storage_;
-  std::span<std::byte> bytes_;
+  std::size_t size_bytes_;
+  mutable std::vector<std::byte> storage_;  // get() hands out writable memory of a const owner
 };
 
 /// What was wrong with offsets that only the device has seen.

@@ -36,7 +36,7 @@ struct Place {
 };
 
 /// Counts one comparison.
-void compare(double got, const Bounded& want, DType dtype, const Place& place, CheckResult& result);
+void compare(double got, const Bounded& want, const Place& place, CheckResult& result);
 
 double load_element(const ConstTensorView& view, std::int64_t offset_elems);
 

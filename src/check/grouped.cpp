@@ -55,7 +55,7 @@ void check_row(const Sampled& in, std::int64_t expert, std::int64_t row, CheckRe
   for (std::int64_t column = 0; column < width; ++column) {
     const Bounded want = check::rounded(sums[static_cast<std::size_t>(column)], in.problem.d_dtype);
     check::compare(check::load_element(in.args.d, row * in.args.d.stride[0] + column), want,
-                   in.problem.d_dtype, {name, expert, row, column}, result);
+                   {name, expert, row, column}, result);
   }
 }
 
@@ -88,7 +88,7 @@ void check_weights(const Sampled& in, std::int64_t expert, const std::vector<std
       }
       const double got =
           check::load_element(d, expert * d.stride[0] + i * d.stride[1] + columns[j]);
-      check::compare(got, want, in.problem.d_dtype, {"dw", expert, i, columns[j]}, result);
+      check::compare(got, want, {"dw", expert, i, columns[j]}, result);
     }
   }
 }

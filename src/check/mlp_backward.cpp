@@ -60,7 +60,7 @@ void check_dx_row(const Backward& in, std::int64_t expert, std::int64_t row, Che
   }
   for (std::int64_t column = 0; column < d; ++column) {
     check::compare(check::element(in.args.dx, row, column),
-                   sums[static_cast<std::size_t>(column)].rounded_to(in.dtype), in.dtype,
+                   sums[static_cast<std::size_t>(column)].rounded_to(in.dtype),
                    {"dx", expert, row, column}, result);
   }
 }
@@ -74,7 +74,7 @@ void compare_weight(const Backward& in, const char* name, const TensorView& dw, 
     want.error = 0;  // exactly zero
   }
   const double got = check::load_element(dw, expert * dw.stride[0] + row * dw.stride[1] + column);
-  check::compare(got, want, in.mlp.wgrad_dtype, {name, expert, row, column}, result);
+  check::compare(got, want, {name, expert, row, column}, result);
 }
 
 /// Element j of H feeds column j of dw_down and the lines of its two columns in dw_up_gate.

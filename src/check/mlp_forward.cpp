@@ -22,8 +22,7 @@ void check_row(const ExpertMlpProblem& mlp, const ExpertMlpForwardArgs& args, st
     Bounded& want = u[static_cast<std::size_t>(column)];
     want = check::rounded(check::row_dot(args.x, row, args.w_up_gate, expert, column), dtype);
     if (args.u.data != nullptr) {
-      check::compare(check::element(args.u, row, column), want, dtype, {"u", expert, row, column},
-                     result);
+      check::compare(check::element(args.u, row, column), want, {"u", expert, row, column}, result);
     }
   }
   std::vector<Bounded> h(static_cast<std::size_t>(mlp.h));
@@ -38,7 +37,7 @@ void check_row(const ExpertMlpProblem& mlp, const ExpertMlpForwardArgs& args, st
     for (std::int64_t j = 0; j < mlp.h; ++j) {
       sum.add(h[static_cast<std::size_t>(j)], check::load_element(args.w_down, line + j));
     }
-    check::compare(check::element(args.y, row, column), sum.rounded_to(dtype), dtype,
+    check::compare(check::element(args.y, row, column), sum.rounded_to(dtype),
                    {"y", expert, row, column}, result);
   }
 }

@@ -17,6 +17,10 @@ class PackedWeightsImpl {
   virtual ~PackedWeightsImpl() = default;
   [[nodiscard]] virtual std::string_view implementation() const noexcept = 0;
   [[nodiscard]] virtual std::int64_t size_bytes() const noexcept = 0;
+  /// @throws Error{invalid_argument} naming `argument` unless `implementation` can read these
+  /// weights in `problem`.
+  virtual void check_fits(std::string_view argument, std::string_view implementation,
+                          const GroupedGemmProblem& problem) const = 0;
 };
 
 /// A planned product. Arguments, workspace and stream have been checked when a member is called.

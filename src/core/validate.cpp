@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "core/grouped_gemm_impl.hpp"
 #include "core/message.hpp"
 
 namespace moesaic::core {
@@ -233,6 +234,14 @@ void check_args(const GroupedGemmProblem& problem, const GroupedGemmArgs& args, 
              describe(operand->scales));
     }
   }
+}
+
+void check_packed(std::string_view argument, const PackedWeights& packed,
+                  std::string_view implementation, const GroupedGemmProblem& problem) {
+  if (packed.impl() == nullptr) {
+    refuse(argument, "packed weights", "an empty object");
+  }
+  packed.impl()->check_fits(argument, implementation, problem);
 }
 
 void check_stream(const Stream& stream, Device device) {

@@ -38,8 +38,12 @@ void check_offs(std::string_view argument, const ConstTensorView& offs, std::int
 void check_no_overlap(std::string_view written_name, const ConstTensorView& written,
                       std::string_view read_name, const ConstTensorView& read);
 
-/// All of a grouped product's arguments against its problem. `packed_b` is the backend's to check.
+/// All of a grouped product's arguments against its problem; `packed_b` is check_packed()'s.
 void check_args(const GroupedGemmProblem& problem, const GroupedGemmArgs& args, Device device);
+
+/// `packed` in place of the weights of `problem`, read by `implementation`.
+void check_packed(std::string_view argument, const PackedWeights& packed,
+                  std::string_view implementation, const GroupedGemmProblem& problem);
 
 void check_stream(const Stream& stream, Device device);
 

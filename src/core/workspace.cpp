@@ -19,10 +19,13 @@ std::size_t misalignment(const void* pointer) {
 
 }  // namespace
 
-HostWorkspace::HostWorkspace(std::size_t size_bytes) : storage_(size_bytes + kWorkspaceAlignment) {
+HostWorkspace::HostWorkspace(std::size_t size_bytes)
+    : size_bytes_(size_bytes), storage_(size_bytes + kWorkspaceAlignment) {}
+
+Workspace HostWorkspace::get() const noexcept {
   const std::size_t skip =
       (kWorkspaceAlignment - misalignment(storage_.data())) % kWorkspaceAlignment;
-  bytes_ = std::span<std::byte>(storage_).subspan(skip, size_bytes);
+  return {std::span<std::byte>(storage_).subspan(skip, size_bytes_), Device{}};
 }
 
 DeviceFault core::decode_fault(std::uint64_t fault_word) {
@@ -41,7 +44,8 @@ void core::check_workspace(const Workspace& workspace, std::size_t needed_bytes,
   }
   if (misalignment(workspace.bytes.data()) != 0) {
     refuse("workspace", "a 256-byte aligned address",
-           "one that is off by " + std::to_string(misalignment(workspace.bytes.data())));
+           "one that is off by " + std::to_string(misalignment(workspace.bytes.data())),
+           ErrorCode::workspace_too_small);
   }
   if (!(workspace.device == device)) {
     refuse("workspace", "memory on " + to_string(device),

@@ -55,7 +55,8 @@ DeviceList list_devices() {
 DeviceInfo query_device(Device device) {
   if (device.kind == DeviceKind::cpu) {
     if (device.index != 0) {
-      core::refuse("device", "cpu (index 0)", "index " + std::to_string(device.index));
+      core::refuse("device", "cpu with index 0, the only one",
+                   "index " + std::to_string(device.index), ErrorCode::device_failure);
     }
     return query_cpu();
   }

@@ -66,15 +66,6 @@ std::string reasons(const std::vector<Row>& rows, const DeviceInfo& device) {
 
 }  // namespace
 
-PackedWeights::PackedWeights(std::shared_ptr<const detail::PackedWeightsImpl> impl)
-    : impl_(std::move(impl)) {}
-
-std::string_view PackedWeights::implementation() const noexcept {
-  return impl_ ? impl_->implementation() : std::string_view();
-}
-
-std::int64_t PackedWeights::size_bytes() const noexcept { return impl_ ? impl_->size_bytes() : 0; }
-
 GroupedGemm::GroupedGemm(std::shared_ptr<const detail::GroupedGemmImpl> impl)
     : impl_(std::move(impl)) {}
 
@@ -143,6 +134,9 @@ PackedWeights GroupedGemm::pack_weights(const Operand& w, Stream stream) const {
 void GroupedGemm::execute(const GroupedGemmArgs& args, Workspace workspace, Stream stream) const {
   const Device device = impl_->device().device;
   core::check_args(problem(), args, device);
+  if (args.packed_b != nullptr) {
+    core::check_packed("packed_b", *args.packed_b, implementation(), problem());
+  }
   core::check_workspace(workspace, workspace_bytes(), device);
   core::check_stream(stream, device);
   impl_->execute(args, workspace, stream);

@@ -60,14 +60,27 @@ MOESAIC_HD constexpr std::uint64_t scan_faults(const Offsets& offs, std::int32_t
   return 0;
 }
 
-/// First row past the last expert. No tail is known when offs[E-1] is wrong: the answer is then
-/// max_rows, so that a zeroed tail never wipes rows that may be someone's.
+/// First row past every expert, from the last offset and the last row that a valid segment ends at.
+/// With good offsets the two are equal. With wrong ones a valid segment may reach past offs[E-1],
+/// and no tail is known when offs[E-1] is wrong itself (the answer is then max_rows), so that
+/// zeroing the tail never wipes rows that are someone's.
+MOESAIC_HD constexpr std::int64_t tail_begin_after(std::int64_t last_offset,
+                                                   std::int64_t last_segment_end,
+                                                   std::int64_t max_rows) {
+  if (last_offset < 0 || last_offset > max_rows) return max_rows;
+  return max(last_offset, last_segment_end);
+}
+
+/// The same, read from `offs`; 0 without experts.
 template <class Offsets>
 MOESAIC_HD constexpr std::int64_t tail_begin(const Offsets& offs, std::int32_t num_experts,
                                              std::int64_t max_rows) {
   if (num_experts == 0) return 0;
-  const std::int64_t end = offs[num_experts - 1];
-  return 0 <= end && end <= max_rows ? end : max_rows;
+  std::int64_t last_end = 0;
+  for (std::int32_t expert = 0; expert < num_experts; ++expert) {
+    last_end = max(last_end, expert_rows(offs, expert, max_rows).end);
+  }
+  return tail_begin_after(offs[num_experts - 1], last_end, max_rows);
 }
 
 }  // namespace moesaic::math

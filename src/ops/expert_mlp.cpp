@@ -150,6 +150,14 @@ void check_saved(const Impl& impl, const ConstTensorView& u, bool written) {
 void check_forward(const Impl& impl, const ExpertMlpForwardArgs& args) {
   check_inputs(impl, args.x, args.packed_up_gate == nullptr ? &args.w_up_gate : nullptr,
                args.packed_down == nullptr ? &args.w_down : nullptr, args.offs);
+  if (args.packed_up_gate != nullptr) {
+    core::check_packed("packed_up_gate", *args.packed_up_gate, impl.up.implementation(),
+                       impl.up.problem());
+  }
+  if (args.packed_down != nullptr) {
+    core::check_packed("packed_down", *args.packed_down, impl.down.implementation(),
+                       impl.down.problem());
+  }
   core::check_matrix("y", args.y, rows_spec(impl, impl.problem.d, true));
   check_saved(impl, args.u, true);
   for (const auto& [name, read] : {std::pair{"x", args.x},

@@ -40,12 +40,12 @@ const std::vector<Case>& cases() {
       {"no rows at all", {0, 0}, 0, {0, 0}, {}, 0},
       {"empty first and last", {0, 5, 5}, 5, {0, 5, 0}, {}, 5},
       {"decreasing", {4, 2, 6}, 8, {4, 0, 4}, {kDown, 1, 2}, 6},
-      {"decreasing at the end: the last offset is in the buffer, so it is the tail",
+      {"decreasing at the end: the tail begins behind the segments before it",
        {4, 6, 2},
        8,
        {4, 2, 0},
        {kDown, 2, 2},
-       2},
+       6},
       {"negative spoils its own segment and the next", {-1, 3, 5}, 8, {0, 0, 2}, {kOut, 0, -1}, 5},
       {"negative in the middle", {3, -7, 5, 6}, 8, {3, 0, 0, 1}, {kOut, 1, -7}, 6},
       {"past M spoils its own and the next", {2, 9, 5, 8}, 8, {2, 0, 0, 3}, {kOut, 1, 9}, 8},
@@ -74,6 +74,14 @@ TEST(ExpertSegment, HandMadeCases) {
     EXPECT_EQ(decode_fault(scan_faults(offs, num_experts, c.max_rows)), c.fault) << c.what;
     EXPECT_EQ(tail_begin(offs, num_experts, c.max_rows), c.tail) << c.what;
   }
+}
+
+// A segment that is valid in itself may reach past a wrong last offset: its rows are no tail.
+TEST(ExpertSegment, TheTailBeginsBehindEveryValidSegment) {
+  const std::vector<std::int32_t> offs = {6, 2};
+  EXPECT_EQ(tail_begin(CheckedSpan(offs), 2, 8), 6);
+  const std::vector<std::int32_t> unknown = {6, 9};
+  EXPECT_EQ(tail_begin(CheckedSpan(unknown), 2, 8), 8) << "the last offset is past the buffer";
 }
 
 TEST(ExpertSegment, ABadStartIsOnlyTheFaultOfItsOwner) {

@@ -76,7 +76,6 @@ PackedExperts::PackedExperts(const GroupedGemmProblem& problem, const MatmulSpec
       packed_for_m_(spec.packed_for_m),
       pass_(problem.pass),
       format_(problem.format),
-      storage_(problem.weights),
       storage_bytes_(static_cast<std::size_t>(num_experts_ * stride_bytes_ + kScratchAlignment)) {
   const auto address =
       static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(storage_bytes_.data()));
@@ -88,7 +87,14 @@ PackedExperts::PackedExperts(const GroupedGemmProblem& problem, const MatmulSpec
   }
 }
 
-void PackedExperts::check_fits(const GroupedGemmProblem& problem) const {
+void PackedExperts::check_fits(std::string_view argument, std::string_view implementation,
+                               const GroupedGemmProblem& problem) const {
+  if (implementation != "cpu/onednn/grouped" && implementation != "cpu/onednn/host_loop") {
+    core::refuse(
+        argument,
+        "the weights themselves, since " + std::string(implementation) + " reads no packed layout",
+        "weights packed by cpu/onednn");
+  }
   const auto text = [](std::int64_t experts, std::int64_t n, std::int64_t k, Pass pass,
                        Format format) {
     return std::string(name(format)) + " weights of " + std::to_string(experts) + " experts, n " +
@@ -97,7 +103,7 @@ void PackedExperts::check_fits(const GroupedGemmProblem& problem) const {
   };
   if (num_experts_ != problem.num_experts || n_ != problem.n || k_ != problem.k ||
       pass_ != problem.pass || format_ != problem.format) {
-    core::refuse("packed_b",
+    core::refuse(argument,
                  text(problem.num_experts, problem.n, problem.k, problem.pass, problem.format),
                  text(num_experts_, n_, k_, pass_, format_));
   }
@@ -107,14 +113,8 @@ ExactRows::ExactRows(const GroupedGemmProblem& problem, const GroupedGemmArgs& a
                      MatmulCache& cache)
     : problem_(problem), args_(args), cache_(cache) {
   if (args.packed_b != nullptr) {
-    packed_ = dynamic_cast<const PackedExperts*>(args.packed_b->impl());
-    if (packed_ == nullptr) {
-      core::refuse("packed_b", "weights packed by cpu/onednn",
-                   args.packed_b->impl() == nullptr
-                       ? "an empty object"
-                       : "weights packed by " + std::string(args.packed_b->implementation()));
-    }
-    packed_->check_fits(problem);
+    // Checked by PackedExperts::check_fits before anything ran.
+    packed_ = static_cast<const PackedExperts*>(args.packed_b->impl());
   }
 }
 

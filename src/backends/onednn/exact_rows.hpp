@@ -28,14 +28,13 @@ class PackedExperts final : public detail::PackedWeightsImpl {
     return first_ + index * stride_bytes_;
   }
   [[nodiscard]] std::int64_t packed_for_m() const noexcept { return packed_for_m_; }
-  /// @throws Error{invalid_argument} unless packed for a problem with these weights.
-  void check_fits(const GroupedGemmProblem& problem) const;
+  void check_fits(std::string_view argument, std::string_view implementation,
+                  const GroupedGemmProblem& problem) const override;
 
  private:
   std::int64_t num_experts_, n_, k_, stride_bytes_, packed_for_m_;
   Pass pass_;
   Format format_;
-  WeightStorage storage_;
   std::vector<std::byte> storage_bytes_;
   std::byte* first_ = nullptr;
 };

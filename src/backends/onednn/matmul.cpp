@@ -68,11 +68,20 @@ dnnl::matmul::primitive_desc describe(const MatmulSpec& spec, const Memory::desc
   return {dnnl::matmul::desc(a, b, d), attributes, cpu_engine()};
 }
 
-/// The layout oneDNN likes best for b when a has `packed_for_m` rows.
-Memory::desc packed_b(MatmulSpec spec) {
-  spec.m = spec.packed_for_m;
+/// The layout oneDNN likes best for b when a dense a has `packed_for_m` rows and one thread runs.
+/// It follows from these, the type, n and k alone: an execute with other strides, threads or type
+/// of d must find what was packed.
+Memory::desc packed_b(const MatmulSpec& spec) {
+  const ThreadLimit limit(1);
+  MatmulSpec dense;
+  dense.m = spec.packed_for_m;
+  dense.n = spec.n;
+  dense.k = spec.k;
+  dense.ab_dtype = dense.d_dtype = spec.ab_dtype;
+  dense.a_row_stride = spec.k;
+  dense.d_row_stride = spec.n;
   const Memory::desc any({spec.k, spec.n}, data_type(spec.ab_dtype), Memory::format_tag::any);
-  return describe(spec, any).weights_desc();
+  return describe(dense, any).weights_desc();
 }
 
 class DnnlMatmul final : public Matmul {
@@ -94,12 +103,8 @@ class DnnlMatmul final : public Matmul {
         {DNNL_ARG_DST, Memory(desc_.dst_desc(), cpu_engine(), d)},
         {DNNL_ARG_SCRATCHPAD, Memory(desc_.scratchpad_desc(), cpu_engine(), scratch)}};
     dnnl::stream stream(cpu_engine());
-    if (threads_ > 1) {
-      const ThreadLimit limit(threads_);
-      primitive_.execute(stream, arguments);
-    } else {
-      primitive_.execute(stream, arguments);
-    }
+    const ThreadLimit limit(threads_);
+    primitive_.execute(stream, arguments);
     stream.wait();
   }
 

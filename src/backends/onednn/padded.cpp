@@ -54,7 +54,7 @@ class Padded final : public detail::GroupedGemmImpl {
     if (problem().pass == Pass::wgrad) {
       pad(args.a.qdata, segments, first);
       pad(args.b.qdata, segments, second);
-      multiply_weights(args, first, second);
+      multiply_weights(args, segments, first, second);
     } else {
       pad(args.a.qdata, segments, first);
       multiply_rows(args, first, second);
@@ -116,9 +116,10 @@ class Padded final : public detail::GroupedGemmImpl {
     }
   }
 
-  void run_batch(MatmulSpec spec, const void* a, const void* b, void* d) const {
+  void run_batch(MatmulSpec spec, std::int64_t experts, const void* a, const void* b,
+                 void* d) const {
     spec.threads = device().num_sms;
-    spec.batch = problem().num_experts;
+    spec.batch = experts;
     run_in_turn({Product{cache_.get(spec), a, b, d, 0}});
   }
 
@@ -133,11 +134,11 @@ class Padded final : public detail::GroupedGemmImpl {
     spec.a_batch_stride = capacity_ * a.columns;
     spec.b_batch_stride = args.b.qdata.stride[0];
     spec.d_batch_stride = capacity_ * d.columns;
-    run_batch(spec, a.data, args.b.qdata.data, d.data);
+    run_batch(spec, problem().num_experts, a.data, args.b.qdata.data, d.data);
   }
 
-  void multiply_weights(const GroupedGemmArgs& args, const PaddedBlock& dy,
-                        const PaddedBlock& x) const {
+  void multiply_weights(const GroupedGemmArgs& args, const HostSegments& segments,
+                        const PaddedBlock& dy, const PaddedBlock& x) const {
     if (capacity_ == 0) {
       return;
     }
@@ -158,7 +159,25 @@ class Padded final : public detail::GroupedGemmImpl {
     spec.a_batch_stride = capacity_ * left.columns;
     spec.b_batch_stride = capacity_ * right.columns;
     spec.d_batch_stride = args.d.stride[0];
-    run_batch(spec, left.data, right.data, args.d.data);
+    if (!problem().accumulate) {
+      run_batch(spec, problem().num_experts, left.data, right.data, args.d.data);
+      return;
+    }
+    // One batch per run of experts with rows: adding an empty one's zeros would turn -0 into +0.
+    const auto has_rows = [&](std::int64_t expert) {
+      return padded_rows_of(segments.experts[static_cast<std::size_t>(expert)]) > 0;
+    };
+    for (std::int64_t first = 0; first < problem().num_experts; ++first) {
+      const std::int64_t begin = first;
+      while (first < problem().num_experts && has_rows(first)) {
+        ++first;
+      }
+      if (first > begin) {
+        run_batch(spec, first - begin, left.data + begin * capacity_ * left.row_bytes(),
+                  right.data + begin * capacity_ * right.row_bytes(),
+                  at(args.d, begin * args.d.stride[0]));
+      }
+    }
   }
 
   /// Queues what did not fit and returns how many rows that were.
