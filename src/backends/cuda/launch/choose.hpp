@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which compiled kernel takes a problem: arithmetic on the problem's sizes, no device needed.
+#pragma once
+
+#include "backends/backend.hpp"
+#include "backends/cuda/launch/instances.hpp"
+
+namespace moesaic::backends::cuda::launch {
+
+/// Whether an instance can take the problem on such a device, for the strategy that asks.
+Support supports_grouped(const PlanRequest& request, Strategy strategy);
+
+/// The instance with the least modelled time for balanced rows. Called after supports_grouped said
+/// yes.
+const Instance& choose_instance(const GroupedGemmProblem& problem, int num_sms);
+
+}  // namespace moesaic::backends::cuda::launch

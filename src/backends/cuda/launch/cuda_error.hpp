@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA errors become moesaic::Error; the device a call works on is restored afterwards.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "moesaic/error.hpp"
+
+namespace moesaic::backends::cuda::launch {
+
+inline void check_cuda(cudaError_t error, const char* call) {
+  if (error != cudaSuccess) {
+    throw Error(ErrorCode::device_failure, std::string(call) + ": " + cudaGetErrorName(error) +
+                                               ", " + cudaGetErrorString(error));
+  }
+}
+
+/// Makes `device` current; also gives a thread that never touched CUDA its context.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int device) {
+    check_cuda(cudaGetDevice(&previous_), "cudaGetDevice");
+    check_cuda(cudaSetDevice(device), "cudaSetDevice");
+    changed_ = previous_ != device;
+  }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+  ~DeviceScope() {
+    if (changed_) {
+      cudaSetDevice(previous_);
+    }
+  }
+
+ private:
+  int previous_ = 0;
+  bool changed_ = false;
+};
+
+}  // namespace moesaic::backends::cuda::launch

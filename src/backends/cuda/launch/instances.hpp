@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of compiled kernels, as plain data.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "backends/cuda/block/kernel_config.hpp"
+#include "math/smem_layout.hpp"
+
+namespace moesaic::backends::cuda {
+
+struct Instance {
+  std::string_view name;
+  KernelConfig config;
+  const void* (*kernel)();  ///< The __global__ function, for the runtime's launch calls.
+};
+
+#define MOESAIC_SM90_INSTANCE(name, ...) const void* kernel_##name();
+#include "backends/cuda/sm90_instances.def"
+#undef MOESAIC_SM90_INSTANCE
+
+#define MOESAIC_SM90_INSTANCE(name, wgrad, tile_m, tile_n, stages, group_m, b_mn_major, f32_out) \
+  Instance{#name, {wgrad, tile_m, tile_n, stages, group_m, b_mn_major, f32_out}, kernel_##name},
+inline constexpr std::array kInstances = {
+#include "backends/cuda/sm90_instances.def"
+};
+#undef MOESAIC_SM90_INSTANCE
+
+constexpr bool all_fit() {
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& config = instance.config;
+    const bool registers = config.accumulators() <= 192;  // of 232 per consumer thread
+    const bool boxes = config.tile_m <= 256 && config.tile_n <= 256 && config.tile_m % 128 == 0;
+    if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes) return false;
+  }
+  return true;
+}
+static_assert(all_fit(), "an instance exceeds shared memory, registers or a copy box");
+
+}  // namespace moesaic::backends::cuda

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// See launch.hpp.
+
+#include "backends/cuda/launch/launch.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include "backends/cuda/launch/cuda_error.hpp"
+
+namespace moesaic::backends::cuda::launch {
+
+void prepare(const Instance& instance) {
+  check_cuda(cudaFuncSetAttribute(instance.kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(instance.config.smem_bytes())),
+             "cudaFuncSetAttribute(MaxDynamicSharedMemorySize)");
+}
+
+void launch(const Instance& instance, const TensorMaps& maps, const KernelParams& params, int ctas,
+            void* stream) {
+  cudaLaunchAttribute attribute{};
+  // The kernel waits for the grids before it by itself, after its prologue.
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(ctas));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = static_cast<std::size_t>(instance.config.smem_bytes());
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  TensorMaps maps_argument = maps;
+  KernelParams params_argument = params;
+  void* arguments[] = {&maps_argument, &params_argument};
+  check_cuda(cudaLaunchKernelExC(&config, instance.kernel(), arguments), "cudaLaunchKernelExC");
+}
+
+}  // namespace moesaic::backends::cuda::launch

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// See sm90_gemm.hpp.
+
+#include "backends/cuda/launch/sm90_gemm.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "backends/cuda/launch/choose.hpp"
+#include "backends/cuda/launch/cuda_error.hpp"
+#include "backends/cuda/launch/launch.hpp"
+#include "backends/cuda/launch/tensor_maps.hpp"
+
+namespace moesaic::backends::cuda::launch {
+namespace {
+
+/// An operand without rows has no address; its map needs one all the same and never reads it.
+ConstTensorView with_address(ConstTensorView view, const void* stand_in) {
+  if (view.data == nullptr) {
+    view.data = stand_in;
+  }
+  return view;
+}
+
+}  // namespace
+
+Sm90Gemm::Sm90Gemm(const PlanRequest& request)
+    : GroupedGemmImpl(request.problem, request.device),
+      instance_(choose_instance(request.problem, request.device.num_sms)),
+      name_("cuda/sm90/" + std::string(instance_.name)) {
+  const DeviceScope scope(request.device.device.index);
+  prepare(instance_);
+}
+
+void Sm90Gemm::enqueue(const GroupedGemmArgs& args, const Workspace& workspace,
+                       const Stream& stream, std::int64_t done_rows) const {
+  const DeviceScope scope(device().device.index);
+  auto* header = reinterpret_cast<core::WorkspaceHeader*>(workspace.bytes.data());
+  KernelParams params;
+  params.offs = static_cast<const std::int32_t*>(args.offs.data);
+  params.fault_word = reinterpret_cast<unsigned long long*>(&header->fault_word);
+  params.max_rows = problem().max_rows;
+  params.num_experts = problem().num_experts;
+  params.done_rows = done_rows;
+  params.d = args.d.data;
+  const TensorMaps maps = problem().pass == Pass::wgrad ? describe_wgrad(args, workspace, params)
+                                                        : describe_rows(args, workspace, params);
+  launch(instance_, maps, params, device().num_sms, stream.native());
+}
+
+TensorMaps Sm90Gemm::describe_rows(const GroupedGemmArgs& args, const Workspace& workspace,
+                                   KernelParams& params) const {
+  const KernelConfig& config = instance_.config;
+  const ConstTensorView a = with_address(args.a.qdata, workspace.bytes.data());
+  const ConstTensorView& b = args.b.qdata;
+  const ConstTensorView d = with_address(args.d, workspace.bytes.data());
+  params.rows = math::row_tile_grid<std::int32_t>(problem().num_experts, problem().max_rows,
+                                                  static_cast<std::int32_t>(d.shape[1]),
+                                                  config.tile_m, config.tile_n, config.group_m);
+  params.k_blocks = static_cast<std::int32_t>(math::ceil_div<std::int64_t>(a.shape[1], kBlockK));
+  // What a batch has computed, it has stored, tail and all.
+  params.zero_tail = problem().tail == Tail::zero && params.done_rows == 0;
+  params.d_row_stride = problem().max_rows > 1 ? d.stride[0] : d.shape[1];
+  TensorMaps maps{};
+  maps.a = map_rows(a, config.tile_m);
+  if (config.b_mn_major) {
+    params.b_panels = panel_copy(b.shape[2]);
+    maps.b = map_weight_panels(b, config.tile_n, params.b_panels);
+  } else {
+    maps.b = map_weights(b, config.tile_n);
+  }
+  maps.d = map_ragged_output(d);
+  return maps;
+}
+
+TensorMaps Sm90Gemm::describe_wgrad(const GroupedGemmArgs& args, const Workspace& workspace,
+                                    KernelParams& params) const {
+  const KernelConfig& config = instance_.config;
+  const bool enk = problem().weights == WeightStorage::enk;
+  // d's lines are columns of the left operand, its columns those of the right one.
+  const ConstTensorView left =
+      with_address(enk ? args.a.qdata : args.b.qdata, workspace.bytes.data());
+  const ConstTensorView right =
+      with_address(enk ? args.b.qdata : args.a.qdata, workspace.bytes.data());
+  params.weights = math::weight_tile_grid<std::int32_t>(
+      problem().num_experts, problem().max_rows, static_cast<std::int32_t>(left.shape[1]),
+      static_cast<std::int32_t>(right.shape[1]), config.tile_m, config.tile_n, kBlockK,
+      config.group_m);
+  params.accumulate = problem().accumulate;
+  params.a_panels = panel_copy(left.shape[1]);
+  params.b_panels = panel_copy(right.shape[1]);
+  params.d_row_stride = args.d.stride[1];
+  params.d_expert_stride = args.d.stride[0];
+  TensorMaps maps{};
+  maps.a = map_ragged_panels(left, config.tile_m, params.a_panels);
+  maps.b = map_ragged_panels(right, config.tile_n, params.b_panels);
+  maps.d = map_weight_output(args.d);
+  return maps;
+}
+
+core::WorkspaceHeader read_device_header(const Workspace& workspace, const Stream& stream) {
+  const DeviceScope scope(workspace.device.index);
+  const auto native = static_cast<cudaStream_t>(stream.native());
+  core::WorkspaceHeader header;
+  check_cuda(cudaMemcpyAsync(&header, workspace.bytes.data(), sizeof(header),
+                             cudaMemcpyDeviceToHost, native),
+             "cudaMemcpyAsync(workspace header)");
+  check_cuda(cudaStreamSynchronize(native), "cudaStreamSynchronize");
+  return header;
+}
+
+void write_device_header(const core::WorkspaceHeader& header, const Workspace& workspace,
+                         const Stream& stream) {
+  const DeviceScope scope(workspace.device.index);
+  const auto native = static_cast<cudaStream_t>(stream.native());
+  check_cuda(cudaMemcpyAsync(workspace.bytes.data(), &header, sizeof(header),
+                             cudaMemcpyHostToDevice, native),
+             "cudaMemcpyAsync(workspace header)");
+  check_cuda(cudaStreamSynchronize(native), "cudaStreamSynchronize");
+}
+
+}  // namespace moesaic::backends::cuda::launch
