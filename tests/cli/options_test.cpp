@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// From words to options: defaults, every value, refusals as moesaic::Error.
+#include "tools/moesaic/options.hpp"
+
+#include <gtest/gtest.h>
+
+#include "moesaic/error.hpp"
+#include "tools/moesaic/arguments.hpp"
+#include "tools/moesaic/run.hpp"
+
+namespace moesaic::cli {
+namespace {
+
+Options parse(std::vector<std::string> words) { return parse_command_line(words); }
+
+TEST(Options, DefaultsOfRunAreTheDocumentedOnes) {
+  const Options options = parse({"run", "a.json", "--shape", "small-2"});
+  EXPECT_EQ(options.verb, Verb::run);
+  EXPECT_EQ(options.input.inputs, std::vector<std::string>{"a.json"});
+  EXPECT_EQ(options.input.seed, 1U);
+  EXPECT_EQ(options.run.pass, RunPass::forward);
+  EXPECT_EQ(options.run.projection, planner::Projection::up_gate);
+  EXPECT_EQ(options.run.order, UpGateOrder::up_gate);
+  EXPECT_EQ(options.run.format, Format::bf16);
+  EXPECT_EQ(options.run.backend, BackendChoice::automatic);
+  EXPECT_EQ(options.run.strategies.size(), 3U);
+  EXPECT_TRUE(options.run.all_strategies);
+  EXPECT_EQ(options.run.capacity, Capacity{});
+  EXPECT_FALSE(options.run.recompute);
+  EXPECT_EQ(options.run.shape.d, 2048);
+  EXPECT_EQ(options.run.shape.h, 2560);
+}
+
+TEST(Options, ReadsEveryFlagOfRun) {
+  const Options options = parse({"run",
+                                 "-",
+                                 "--shape",
+                                 "d=64,h=96",
+                                 "--pass",
+                                 "mlp",
+                                 "--proj",
+                                 "down",
+                                 "--order",
+                                 "interleaved",
+                                 "--recompute",
+                                 "--dtype",
+                                 "fp32",
+                                 "--backend",
+                                 "cpu",
+                                 "--strategy",
+                                 "host_loop",
+                                 "--capacity",
+                                 "1.5:eight_row:4",
+                                 "--experts",
+                                 "8",
+                                 "--rows",
+                                 "99",
+                                 "--layer",
+                                 "3",
+                                 "--step",
+                                 "2",
+                                 "--ep",
+                                 "4",
+                                 "--rank",
+                                 "1",
+                                 "--form",
+                                 "offsets",
+                                 "--seed",
+                                 "18446744073709551615",
+                                 "--csv",
+                                 "--strict"});
+  EXPECT_EQ(options.run.pass, RunPass::mlp);
+  EXPECT_EQ(options.run.projection, planner::Projection::down);
+  EXPECT_EQ(options.run.order, UpGateOrder::interleaved);
+  EXPECT_TRUE(options.run.recompute);
+  EXPECT_EQ(options.run.format, Format::f32);
+  EXPECT_EQ(options.run.strategies, std::vector<Strategy>{Strategy::host_loop});
+  EXPECT_FALSE(options.run.all_strategies);
+  EXPECT_EQ(options.run.capacity, (Capacity{CapacityRule::eight_row, 1'500'000, 4}));
+  EXPECT_EQ(options.input.experts, 8);
+  EXPECT_EQ(options.input.rows, 99);
+  EXPECT_EQ(options.input.layer, 3);
+  EXPECT_EQ(options.input.step, 2);
+  EXPECT_EQ(options.input.ep, 4);
+  EXPECT_EQ(options.input.rank, 1);
+  EXPECT_EQ(options.input.form, routing::Form::offsets);
+  EXPECT_EQ(options.input.seed, UINT64_MAX);
+  EXPECT_TRUE(options.output.csv && options.output.strict && !options.output.json);
+}
+
+TEST(Options, AllLayersForRunOnly) {
+  EXPECT_TRUE(parse({"run", "x", "--shape", "small-2", "--layer", "all"}).input.all_layers);
+  EXPECT_THROW(parse({"plan", "x", "--layer", "all"}), Error);
+}
+
+TEST(Options, TilesInTheirOrder) {
+  EXPECT_EQ(parse_tiles("64,8"), (std::vector<std::int64_t>{64, 8}));
+  for (const char* bad : {"", "0", "-8", "8,", "8;16", "9999999999999999999", "8,8"}) {
+    EXPECT_THROW(parse_tiles(bad), Error) << bad;
+  }
+}
+
+TEST(Options, IntegersAreWholeAndInRange) {
+  EXPECT_EQ(parse_integer("--rows", "7", 0, 9), 7);
+  for (const char* bad : {"", " 7", "7 ", "+7", "7.0", "10", "-1", "0x7", "99999999999999999999"}) {
+    EXPECT_THROW(parse_integer("--rows", bad, 0, 9), Error) << bad;
+  }
+}
+
+TEST(ReproduceLine, NamesOneCaseCompletely) {
+  Options options = parse({"run", "my file.json", "--shape", "d=64,h=96", "--pass", "mlp",
+                           "--recompute", "--rows", "100", "--ep", "2"});
+  RunCase one;
+  one.source = "my file.json";
+  one.layer = 4;
+  one.step = 1;
+  one.rank = 1;
+  one.backend = "cpu";
+  one.strategy = Strategy::padded_bmm;
+  EXPECT_EQ(reproduce_line(options, one),
+            "moesaic run 'my file.json' --rows 100 --layer 4 --step 1 --ep 2 --rank 1 --shape "
+            "d=64,h=96 --pass mlp --order up_gate --recompute --dtype bf16 --backend cpu "
+            "--strategy padded_bmm --capacity 1.25:ceil_mean --seed 1");
+  // The line is itself a command line.
+  const Options again = parse({"run", "my file.json", "--rows", "100", "--layer", "4", "--step",
+                               "1", "--ep", "2", "--rank", "1", "--shape", "d=64,h=96"});
+  EXPECT_EQ(again.input.layer, 4);
+}
+
+}  // namespace
+}  // namespace moesaic::cli

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words of the command line into values.
+#include "arguments.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "text.hpp"
+
+namespace moesaic::cli {
+namespace {
+
+template <class T>
+using Words = std::span<const std::pair<std::string_view, T>>;
+
+template <class T>
+T parse_word(std::string_view flag, std::string_view text, Words<T> words) {
+  std::string known;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].first == text) return words[i].second;
+    known += i == 0 ? "" : i + 1 == words.size() ? " or " : ", ";
+    known += words[i].first;
+  }
+  refuse(flag, known, text);
+}
+
+template <class T>
+std::string_view word_of(T value, Words<T> words) {
+  for (const auto& [word, meaning] : words) {
+    if (meaning == value) return word;
+  }
+  return "unknown";
+}
+
+using std::pair;
+constexpr std::array kPasses = {pair{std::string_view("forward"), RunPass::forward},
+                                pair{std::string_view("dgrad"), RunPass::dgrad},
+                                pair{std::string_view("wgrad"), RunPass::wgrad},
+                                pair{std::string_view("mlp"), RunPass::mlp}};
+constexpr std::array kDtypes = {pair{std::string_view("bf16"), Format::bf16},
+                                pair{std::string_view("fp32"), Format::f32}};
+constexpr std::array kBackends = {pair{std::string_view("auto"), BackendChoice::automatic},
+                                  pair{std::string_view("cpu"), BackendChoice::cpu},
+                                  pair{std::string_view("cuda"), BackendChoice::cuda}};
+constexpr std::array kOrders = {pair{std::string_view("up_gate"), UpGateOrder::up_gate},
+                                pair{std::string_view("gate_up"), UpGateOrder::gate_up},
+                                pair{std::string_view("interleaved"), UpGateOrder::interleaved}};
+constexpr std::array kViews = {pair{std::string_view("record"), ViewBy::record},
+                               pair{std::string_view("layer"), ViewBy::layer},
+                               pair{std::string_view("step"), ViewBy::step},
+                               pair{std::string_view("rank"), ViewBy::rank}};
+constexpr std::array kForms = {pair{std::string_view("counts"), routing::Form::counts},
+                               pair{std::string_view("offsets"), routing::Form::offsets},
+                               pair{std::string_view("ids"), routing::Form::ids},
+                               pair{std::string_view("weights"), routing::Form::weights}};
+
+}  // namespace
+
+std::int64_t parse_integer(std::string_view flag, std::string_view text, std::int64_t low,
+                           std::int64_t high) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end || text.empty() || value < low || value > high) {
+    refuse(flag, "a whole number from " + std::to_string(low) + " to " + std::to_string(high),
+           text);
+  }
+  return value;
+}
+
+std::uint64_t parse_seed(std::string_view flag, std::string_view text) {
+  std::uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end || text.empty()) {
+    refuse(flag, "a whole number from 0 to 18446744073709551615", text);
+  }
+  return value;
+}
+
+std::vector<std::int64_t> parse_tiles(std::string_view text) {
+  static constexpr std::int64_t kMaxTile = 1 << 20;
+  std::vector<std::int64_t> tiles;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', start), text.size());
+    const std::string_view word = text.substr(start, comma - start);
+    const std::int64_t tile = parse_integer("--tiles", word, 1, kMaxTile);
+    if (std::find(tiles.begin(), tiles.end(), tile) != tiles.end()) {
+      refuse("--tiles", "every tile once", text);
+    }
+    tiles.push_back(tile);
+    start = comma + 1;
+  }
+  return tiles;
+}
+
+RunPass parse_pass(std::string_view text) { return parse_word<RunPass>("--pass", text, kPasses); }
+Format parse_dtype(std::string_view text) { return parse_word<Format>("--dtype", text, kDtypes); }
+BackendChoice parse_backend(std::string_view text) {
+  return parse_word<BackendChoice>("--backend", text, kBackends);
+}
+UpGateOrder parse_order(std::string_view text) {
+  return parse_word<UpGateOrder>("--order", text, kOrders);
+}
+ViewBy parse_by(std::string_view text) { return parse_word<ViewBy>("--by", text, kViews); }
+routing::Form parse_form_word(std::string_view text) {
+  return parse_word<routing::Form>("--form", text, kForms);
+}
+
+std::vector<Strategy> parse_strategy(std::string_view text) {
+  static constexpr std::array kAll = {Strategy::grouped, Strategy::padded_bmm, Strategy::host_loop};
+  for (const Strategy strategy : kAll) {
+    if (name(strategy) == text) return {strategy};
+  }
+  if (text != "all") refuse("--strategy", "grouped, padded_bmm, host_loop or all", text);
+  return {kAll.begin(), kAll.end()};
+}
+
+std::string_view name(RunPass pass) noexcept { return word_of<RunPass>(pass, kPasses); }
+std::string_view name(BackendChoice choice) noexcept {
+  return word_of<BackendChoice>(choice, kBackends);
+}
+std::string_view dtype_word(Format format) noexcept { return word_of<Format>(format, kDtypes); }
+
+}  // namespace moesaic::cli

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// moesaic run: which records, then every strategy on each, checked and timed.
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "arguments.hpp"
+#include "commands.hpp"
+#include "input.hpp"
+#include "json_output.hpp"
+#include "machine.hpp"
+#include "progress.hpp"
+#include "run.hpp"
+#include "text.hpp"
+
+namespace moesaic::cli {
+namespace {
+
+/// Records that one call runs: every layer of the deepest models in use at one step fits, a
+/// recording of many steps does not by accident.
+constexpr std::int64_t kMaxRecords = 256;
+
+struct Chosen {
+  std::vector<routing::Record> records;
+  InputReport report;
+};
+
+/// Without a selection: the first record with rows, or the first if none has any. Other records are
+/// not kept, so a long recording costs no memory.
+class FirstWithRows {
+ public:
+  void take(routing::Record&& record) {
+    ++seen_;
+    if (!first_ || (first_->dense() && !record.dense())) first_ = std::move(record);
+  }
+  routing::Record result(std::vector<std::string>& notes) {
+    if (seen_ > 1) {
+      notes.push_back("the input has " + grouped_digits(seen_) + " records; running " +
+                      place_of(*first_) +
+                      ", the first with rows; choose with --layer and --step, "
+                      "or --layer all");
+    }
+    return std::move(*first_);
+  }
+
+ private:
+  std::int64_t seen_ = 0;
+  std::optional<routing::Record> first_;
+};
+
+Chosen choose_records(const Options& options) {
+  const InputOptions& input = options.input;
+  const bool selects = input.layer || input.step || input.all_layers || (input.rank && !input.ep);
+  Chosen chosen;
+  FirstWithRows first;
+  std::int64_t selected = 0;
+  chosen.report = read_inputs(input, options.run.shape.training, [&](routing::Record&& record) {
+    if (!selects) {
+      first.take(std::move(record));
+    } else if (++selected <= kMaxRecords) {
+      for (routing::Record& share : shares(std::move(record), input)) {
+        chosen.records.push_back(std::move(share));
+      }
+    }
+  });
+  if (!selects) chosen.records = shares(first.result(chosen.report.notes), input);
+  const std::int64_t total = std::max(selected, static_cast<std::int64_t>(chosen.records.size()));
+  if (total > kMaxRecords) {
+    throw Error(ErrorCode::invalid_argument,
+                "--layer, --step: expected to select at most " + std::to_string(kMaxRecords) +
+                    " records for one run, got " + grouped_digits(total) +
+                    "; narrow them with --layer, --step and --rank");
+  }
+  return chosen;
+}
+
+/// Grows as the time of a record does, roughly: the unit of progress.
+double work_of(const routing::Record& record, const RunFlags& flags) {
+  return static_cast<double>(record.rows() + 1) * static_cast<double>(flags.strategies.size());
+}
+
+RunResults run_records(const Options& options, const std::vector<routing::Record>& records,
+                       const DeviceInfo& device) {
+  const RunFlags& flags = options.run;
+  double total = 0, done = 0;
+  for (const routing::Record& record : records) total += work_of(record, flags);
+  Progress progress("run", total);
+  RunResults results;
+  for (const routing::Record& record : records) {
+    const double each = work_of(record, flags) / static_cast<double>(flags.strategies.size());
+    const CaseProgress told = [&](Strategy strategy, double share) {
+      const auto before = std::find(flags.strategies.begin(), flags.strategies.end(), strategy) -
+                          flags.strategies.begin();
+      progress.update(done + each * (static_cast<double>(before) + share),
+                      place_of(record) + " " + std::string(name(strategy)));
+    };
+    if (flags.pass == RunPass::mlp) {
+      run_mlp(record, flags, device, options.input.seed, told, results);
+    } else {
+      run_gemm(record, flags, device, options.input.seed, told, results);
+    }
+    done += work_of(record, flags);
+  }
+  return results;
+}
+
+/// The first wrong element of each failed case, with the command that repeats it.
+bool report_mismatches(const Options& options, const std::vector<RunCase>& cases) {
+  bool all_good = true;
+  for (const RunCase& one : cases) {
+    if (one.check.mismatches == 0) continue;
+    all_good = false;
+    if (one.check.first) {
+      const Mismatch& first = *one.check.first;
+      std::fprintf(stderr,
+                   "moesaic run: %s: %lld of %lld elements wrong; first %s (expert %lld, row %lld, "
+                   "column %lld, got %s, want %s)\n",
+                   std::string(name(one.strategy)).c_str(),
+                   static_cast<long long>(one.check.mismatches),
+                   static_cast<long long>(one.check.elements), first.tensor.c_str(),
+                   static_cast<long long>(first.expert), static_cast<long long>(first.row),
+                   static_cast<long long>(first.column), element_text(first.got).c_str(),
+                   element_text(first.want).c_str());
+    }
+    std::fprintf(stderr, "moesaic run: reproduce: %s\n", reproduce_line(options, one).c_str());
+  }
+  return all_good;
+}
+
+/// No CUDA device is found out before a file is read or memory is filled.
+DeviceInfo choose(const Options& options, const routing::Record& record) {
+  return choose_device(
+      options.run.backend,
+      gemm_problem(options.run, static_cast<std::int64_t>(record.counts.size()), record.rows()));
+}
+
+}  // namespace
+
+ExitCode cmd_run(const Options& options) {
+  const Chosen chosen = choose_records(options);
+  const DeviceInfo device = choose(options, chosen.records.front());
+  print_report(chosen.report, "run", true);
+  std::fprintf(stderr, "moesaic run: backend %s: %s\n", to_string(device.device).c_str(),
+               device.name.c_str());
+  const RunResults results = run_records(options, chosen.records, device);
+  for (const SkippedCase& skipped : results.skipped) {
+    std::fprintf(stderr, "moesaic run: skipped %s: %s\n", skipped.where.c_str(),
+                 skipped.reason.c_str());
+  }
+  if (results.cases.empty()) {
+    throw Error(ErrorCode::unsupported, "no strategy can run here; the reasons stand above");
+  }
+  const std::string text = options.output.json  ? run_json(results.cases)
+                           : options.output.csv ? run_csv(results.cases)
+                                                : run_text(options.run, results.cases);
+  std::fputs(text.c_str(), stdout);
+  if (!report_mismatches(options, results.cases)) return ExitCode::check_failed;
+  return options.output.strict && !results.skipped.empty() ? ExitCode::skipped : ExitCode::fine;
+}
+
+}  // namespace moesaic::cli

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was asked for, as plain values. How it is written on the command line is options.cpp's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "moesaic/expert_mlp.hpp"
+#include "moesaic/grouped_gemm.hpp"
+#include "moesaic/planner.hpp"
+#include "moesaic/routing.hpp"
+
+namespace moesaic::cli {
+
+enum class Verb : std::uint8_t { help, version, info, plan, run, verify };
+enum class RunPass : std::uint8_t { forward, dgrad, wgrad, mlp };
+enum class BackendChoice : std::uint8_t { automatic, cpu, cuda };
+/// Rows of `plan`'s table: every record, or the worst of each layer, step or rank.
+enum class ViewBy : std::uint8_t { record, layer, step, rank };
+
+/// Which histograms.
+struct InputOptions {
+  std::vector<std::string> inputs;  ///< Files, patterns, "-" or SPECs, as typed.
+  std::optional<std::int64_t> experts, layer, step, rank, ep, rows;
+  std::optional<routing::Form> form;
+  bool all_layers = false;  ///< --layer all.
+  std::uint64_t seed = 1;
+};
+
+struct OutputOptions {
+  bool json = false, csv = false, strict = false;
+};
+
+struct PlanFlags {
+  planner::PlanOptions planner;
+  std::optional<planner::LayerShape> shape;
+  planner::Projection projection = planner::Projection::up_gate;
+  std::int64_t top = 20;  ///< Rows of the table; 0 = all.
+  ViewBy by = ViewBy::record;
+  bool explain = false;
+};
+
+struct RunFlags {
+  std::string shape_text;
+  planner::LayerShape shape;
+  planner::Projection projection = planner::Projection::up_gate;
+  RunPass pass = RunPass::forward;
+  UpGateOrder order = UpGateOrder::up_gate;
+  bool recompute = false;
+  Format format = Format::bf16;
+  BackendChoice backend = BackendChoice::automatic;
+  std::vector<Strategy> strategies;  ///< In the order to run.
+  bool all_strategies = true;
+  Capacity capacity{};
+};
+
+struct VerifyFlags {
+  bool quick = false;
+  std::string case_name;  ///< A case, or a group of cases by the start of their names.
+  BackendChoice backend = BackendChoice::automatic;
+  std::optional<RunPass> pass;
+  std::optional<Format> format;
+};
+
+/// One parsed command line. Only the members of the verb are meaningful.
+struct Options {
+  Verb verb = Verb::help;
+  std::string help_text;  ///< What `help` prints.
+  InputOptions input;
+  OutputOptions output;
+  PlanFlags plan;
+  RunFlags run;
+  VerifyFlags verify;
+};
+
+/// Reads the words after the program's name.
+/// @throws Error{invalid_argument} with one line that names the verb, the flag, what was expected
+/// and what came.
+Options parse_command_line(std::span<const std::string> words);
+
+/// True for a verb that reads flags of its own.
+bool is_verb(std::string_view word);
+
+}  // namespace moesaic::cli

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// One case of `run`: a record executed by one strategy, checked and timed. Which records and
+// strategies are chosen is cmd_run.cpp's; how results are printed run_output.cpp's.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "moesaic/check.hpp"
+#include "moesaic/device.hpp"
+#include "moesaic/routing.hpp"
+#include "options.hpp"
+
+namespace moesaic::cli {
+
+/// A finished case. FLOPs are of one execute; for mlp of forward and backward together.
+struct RunCase {
+  std::string source, label;
+  std::int64_t layer = 0, step = 0, rank = -1;
+  std::int64_t experts = 0, rows = 0, d = 0, h = 0;
+  RunPass pass = RunPass::forward;
+  planner::Projection projection = planner::Projection::up_gate;
+  Strategy strategy = Strategy::grouped;
+  Format format = Format::bf16;
+  std::string backend, implementation;
+  std::int64_t useful_flops = 0, executed_flops = 0;
+  double padding_fraction = 0;  ///< Executed rows that carry no route / executed rows.
+  std::int64_t overflow_rows = 0;
+  double seconds = 0;                                ///< Median of `samples`.
+  double forward_seconds = 0, backward_seconds = 0;  ///< mlp only.
+  std::int64_t samples = 0;
+  UpGateOrder order = UpGateOrder::up_gate;
+  Activations activations = Activations::save;
+  CheckResult check;
+
+  [[nodiscard]] double useful_tflops() const {
+    return static_cast<double>(useful_flops) / seconds * 1e-12;
+  }
+  [[nodiscard]] double physical_tflops() const {
+    return static_cast<double>(executed_flops) / seconds * 1e-12;
+  }
+};
+
+/// A strategy that could not run, with every reason.
+struct SkippedCase {
+  std::string where, reason;
+};
+
+struct RunResults {
+  std::vector<RunCase> cases;
+  std::vector<SkippedCase> skipped;
+};
+
+/// Told how much of a strategy's case is done, 0 to 1.
+using CaseProgress = std::function<void(Strategy, double)>;
+inline constexpr double kFirstExecuteShare = 0.4, kCheckedShare = 0.5;
+
+/// The grouped product that a record and the flags describe.
+GroupedGemmProblem gemm_problem(const RunFlags& flags, std::int64_t experts, std::int64_t rows);
+/// The SwiGLU layer that a record and the flags describe.
+ExpertMlpProblem mlp_problem(const RunFlags& flags, std::int64_t experts, std::int64_t rows);
+
+/// Runs every strategy of `flags` on one record and appends to `results`. Operands are made once.
+/// @throws Error{invalid_argument} when the operands do not fit into memory, Error{unsupported}
+/// when a strategy that was asked for by name cannot run.
+void run_gemm(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
+              std::uint64_t seed, const CaseProgress& progress, RunResults& results);
+void run_mlp(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
+             std::uint64_t seed, const CaseProgress& progress, RunResults& results);
+
+/// What the two share: everything of a case that does not come from executing it.
+RunCase describe_case(const routing::Record& record, const RunFlags& flags,
+                      const DeviceInfo& device, Strategy strategy);
+/// Rows that `strategy` multiplies on these counts; fills padding_fraction and overflow_rows.
+std::int64_t executed_rows(const routing::Record& record, const RunFlags& flags, RunCase& result);
+/// Throws for a strategy asked for by name; else notes it as skipped.
+void skip_or_throw(const routing::Record& record, const RunFlags& flags, Strategy strategy,
+                   const Error& error, RunResults& results);
+
+/// "layer 3 step 0 rank 2 of routing.json".
+std::string place_of(const routing::Record& record);
+
+/// The table of cases, grouped beside the other strategies.
+std::string run_text(const RunFlags& flags, const std::vector<RunCase>& cases);
+std::string run_csv(const std::vector<RunCase>& cases);
+/// The command line that runs this case alone.
+std::string reproduce_line(const Options& options, const RunCase& result);
+
+}  // namespace moesaic::cli

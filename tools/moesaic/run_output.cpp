@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// How `run` shows its cases: a table, CSV, and the command that repeats one.
+#include "arguments.hpp"
+#include "run.hpp"
+#include "table.hpp"
+#include "text.hpp"
+
+namespace moesaic::cli {
+
+std::string place_of(const routing::Record& record) {
+  std::string place =
+      "layer " + std::to_string(record.layer) + " step " + std::to_string(record.step);
+  if (record.rank >= 0) place += " rank " + std::to_string(record.rank);
+  return place + " of " + record.source;
+}
+
+namespace {
+
+std::string product_words(const RunFlags& flags) {
+  if (flags.pass == RunPass::mlp) {
+    return format("mlp (forward and backward), order %s, activations %s",
+                  std::string(name(flags.order)).c_str(), flags.recompute ? "recompute" : "save");
+  }
+  const planner::ProductShape product = planner::product_shape(flags.shape, flags.projection);
+  return format("%s, %s: N = %lld, K = %lld", std::string(name(flags.pass)).c_str(),
+                std::string(name(flags.projection)).c_str(), static_cast<long long>(product.n),
+                static_cast<long long>(product.k));
+}
+
+std::string check_words(const CheckResult& check) {
+  return check.mismatches == 0
+             ? format("%s ok, worst %.2f", grouped_digits(check.elements).c_str(), check.worst)
+             : format("%s WRONG of %s", grouped_digits(check.mismatches).c_str(),
+                      grouped_digits(check.elements).c_str());
+}
+
+/// Time of the grouped strategy on the same record, 0 if it did not run.
+double grouped_seconds(const std::vector<RunCase>& cases, const RunCase& one) {
+  for (const RunCase& other : cases) {
+    if (other.strategy == Strategy::grouped && other.source == one.source &&
+        other.layer == one.layer && other.step == one.step && other.rank == one.rank) {
+      return other.seconds;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string run_text(const RunFlags& flags, const std::vector<RunCase>& cases) {
+  std::string text =
+      format("%s; d = %lld, h = %lld; %s; capacity %s\n\n", product_words(flags).c_str(),
+             static_cast<long long>(flags.shape.d), static_cast<long long>(flags.shape.h),
+             std::string(dtype_word(flags.format)).c_str(), to_string(flags.capacity).c_str());
+  Table table({{"layer"},
+               {"step"},
+               {"rank"},
+               {"experts"},
+               {"rows"},
+               {"strategy", Align::left},
+               {"time"},
+               {"/ grouped"},
+               {"useful TFLOP/s"},
+               {"physical TFLOP/s"},
+               {"padding"},
+               {"overflow rows"},
+               {"check", Align::left},
+               {"implementation", Align::left}});
+  for (const RunCase& one : cases) {
+    const double grouped = grouped_seconds(cases, one);
+    table.add({std::to_string(one.layer), std::to_string(one.step),
+               one.rank < 0 ? "-" : std::to_string(one.rank), std::to_string(one.experts),
+               grouped_digits(one.rows), std::string(name(one.strategy)), duration(one.seconds),
+               grouped > 0 ? format("%.2f", one.seconds / grouped) : "-",
+               format("%.4g", one.useful_tflops()), format("%.4g", one.physical_tflops()),
+               percent(one.padding_fraction), grouped_digits(one.overflow_rows),
+               check_words(one.check), one.implementation});
+  }
+  return text + table.text() +
+         "\nUseful counts rows that carry a route; physical counts every row that was "
+         "multiplied.\n";
+}
+
+std::string run_csv(const std::vector<RunCase>& cases) {
+  const std::vector<std::string> titles = {"source",
+                                           "layer",
+                                           "step",
+                                           "experts",
+                                           "rows",
+                                           "pass",
+                                           "proj",
+                                           "strategy",
+                                           "backend",
+                                           "dtype",
+                                           "d",
+                                           "h",
+                                           "useful_flops",
+                                           "executed_flops",
+                                           "padding_fraction",
+                                           "overflow_rows",
+                                           "seconds",
+                                           "useful_tflops",
+                                           "elements",
+                                           "mismatches",
+                                           "worst",
+                                           "rank",
+                                           "implementation",
+                                           "samples",
+                                           "physical_tflops"};
+  std::string text = csv_line(titles);
+  for (const RunCase& one : cases) {
+    const std::vector<std::string> words = {one.source,
+                                            std::to_string(one.layer),
+                                            std::to_string(one.step),
+                                            std::to_string(one.experts),
+                                            std::to_string(one.rows),
+                                            std::string(name(one.pass)),
+                                            std::string(name(one.projection)),
+                                            std::string(name(one.strategy)),
+                                            one.backend,
+                                            std::string(dtype_word(one.format)),
+                                            std::to_string(one.d),
+                                            std::to_string(one.h),
+                                            std::to_string(one.useful_flops),
+                                            std::to_string(one.executed_flops),
+                                            csv_number(one.padding_fraction),
+                                            std::to_string(one.overflow_rows),
+                                            csv_number(one.seconds),
+                                            csv_number(one.useful_tflops()),
+                                            std::to_string(one.check.elements),
+                                            std::to_string(one.check.mismatches),
+                                            csv_number(one.check.worst),
+                                            one.rank < 0 ? "" : std::to_string(one.rank),
+                                            one.implementation,
+                                            std::to_string(one.samples),
+                                            csv_number(one.physical_tflops())};
+    text += csv_line(words);
+  }
+  return text;
+}
+
+std::string reproduce_line(const Options& options, const RunCase& result) {
+  const InputOptions& input = options.input;
+  const RunFlags& flags = options.run;
+  const bool whole_rank = result.rank >= 0 && !input.ep && !input.rank;
+  std::string line = "moesaic run " + shell_quote(result.source);
+  const auto add = [&line](const std::string& flag, const std::string& value) {
+    line += " " + flag + " " + shell_quote(value);
+  };
+  if (input.experts) add("--experts", std::to_string(*input.experts));
+  if (input.rows) add("--rows", std::to_string(*input.rows));
+  if (input.form) add("--form", std::string(routing::to_string(*input.form)));
+  add("--layer", std::to_string(result.layer));
+  add("--step", std::to_string(result.step));
+  if (input.ep) add("--ep", std::to_string(*input.ep));
+  if (result.rank >= 0 && !whole_rank) add("--rank", std::to_string(result.rank));
+  add("--shape", flags.shape_text);
+  add("--pass", std::string(name(flags.pass)));
+  if (flags.pass == RunPass::mlp) {
+    add("--order", std::string(name(flags.order)));
+    if (flags.recompute) line += " --recompute";
+  } else {
+    add("--proj", std::string(name(flags.projection)));
+  }
+  add("--dtype", std::string(dtype_word(flags.format)));
+  add("--backend", result.backend);
+  add("--strategy", std::string(name(result.strategy)));
+  add("--capacity", to_string(flags.capacity));
+  add("--seed", std::to_string(input.seed));
+  return line;
+}
+
+}  // namespace moesaic::cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time samples.
+#include "stats.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "text.hpp"
+
+namespace moesaic::cli {
+
+double median(std::vector<double> samples) {
+  if (samples.empty()) refuse("samples", "at least one", "none");
+  std::sort(samples.begin(), samples.end());
+  const std::size_t middle = samples.size() / 2;
+  if (samples.size() % 2 == 1) return samples[middle];
+  return 0.5 * (samples[middle - 1] + samples[middle]);
+}
+
+double time_once(const std::function<void()>& work) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  work();
+  // A clock tick is the least that can be told apart; zero would divide throughput by nothing.
+  return std::max(std::chrono::duration<double>(Clock::now() - start).count(), 1e-9);
+}
+
+std::vector<double> time_samples(const std::function<void()>& work) {
+  static constexpr double kEnoughSeconds = 0.3;
+  static constexpr std::size_t kEnoughSamples = 3;
+  std::vector<double> samples;
+  double total = 0;
+  while (total < kEnoughSeconds && samples.size() < kEnoughSamples) {
+    samples.push_back(time_once(work));
+    total += samples.back();
+  }
+  return samples;
+}
+
+}  // namespace moesaic::cli

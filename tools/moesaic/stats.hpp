@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time samples: how many to take, and their median.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+namespace moesaic::cli {
+
+/// The middle sample, or the mean of the two middle ones. @throws Error{invalid_argument} when
+/// empty.
+double median(std::vector<double> samples);
+
+/// Seconds of one call of `work`.
+double time_once(const std::function<void()>& work);
+
+/// Calls `work` until 0.3 s have been measured or three samples taken. The warm-up is the caller's.
+std::vector<double> time_samples(const std::function<void()>& work);
+
+}  // namespace moesaic::cli
