@@ -25,7 +25,7 @@ struct Capacity {
   std::int64_t source_ranks = 1;  ///< S of `eight_row`.
 
   [[nodiscard]] double factor() const noexcept {
-    return static_cast<double>(factor_millionths) * 1e-6;
+    return static_cast<double>(factor_millionths) / 1e6;
   }
   bool operator==(const Capacity&) const = default;
 };
