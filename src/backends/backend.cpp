@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a backend answers when it does not override: refusals, and the header of host workspaces.
+// What a backend answers when it does not override: refusals, and host memory, time and workspaces.
 
 #include "backends/backend.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -37,6 +40,62 @@ void Backend::write_header(const core::WorkspaceHeader& header, const Workspace&
                            const Stream& /*stream*/) const {
   std::memcpy(workspace.bytes.data(), &header, sizeof(header));
 }
+
+void* Backend::allocate(std::size_t size_bytes, Device device) const {
+  const std::size_t whole =
+      (size_bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+  void* data = whole < size_bytes ? nullptr : std::aligned_alloc(kWorkspaceAlignment, whole);
+  if (data == nullptr) {
+    throw Error(ErrorCode::device_failure, "size_bytes: expected what is free on " +
+                                               to_string(device) + ", got " +
+                                               std::to_string(size_bytes));
+  }
+  return data;
+}
+
+void Backend::release(void* data, Device /*device*/) const noexcept { std::free(data); }
+
+void Backend::copy_from_host(void* target, const void* source, std::size_t size_bytes,
+                             const Stream& /*stream*/) const {
+  std::memcpy(target, source, size_bytes);
+}
+
+void Backend::copy_to_host(void* target, const void* source, std::size_t size_bytes,
+                           const Stream& /*stream*/) const {
+  std::memcpy(target, source, size_bytes);
+}
+
+void Backend::fill(void* target, std::byte value, std::size_t size_bytes,
+                   const Stream& /*stream*/) const {
+  std::memset(target, std::to_integer<int>(value), size_bytes);
+}
+
+void* Backend::make_stream(Device /*device*/) const { return nullptr; }
+
+void Backend::destroy_stream(void* /*native*/, Device /*device*/) const noexcept {}
+
+void Backend::synchronize(const Stream& /*stream*/) const {}
+
+std::vector<double> Backend::time(std::span<const std::function<void()>> pieces,
+                                  const Stream& /*stream*/, TimerGate /*gate*/) const {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> seconds;
+  seconds.reserve(pieces.size());
+  for (const std::function<void()>& piece : pieces) {
+    const Clock::time_point start = Clock::now();
+    piece();
+    // A clock tick is the least that can be told apart; zero would divide throughput by nothing.
+    seconds.push_back(std::max(std::chrono::duration<double>(Clock::now() - start).count(), 1e-9));
+  }
+  return seconds;
+}
+
+std::unique_ptr<TelemetrySource> Backend::telemetry(Device device, std::string& why_none) const {
+  why_none = "no clocks are read on " + to_string(device);
+  return nullptr;
+}
+
+DeviceCircumstances Backend::circumstances(Device /*device*/) const { return {}; }
 
 }  // namespace backends
 }  // namespace moesaic

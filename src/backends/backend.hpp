@@ -3,13 +3,17 @@
 // work here. Backends are siblings: none includes another.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "core/grouped_gemm_impl.hpp"
 #include "core/workspace_header.hpp"
 #include "moesaic/build_info.hpp"
+#include "moesaic/device_telemetry.hpp"
+#include "moesaic/device_timer.hpp"
 #include "moesaic/expert_mlp.hpp"
 #include "moesaic/grouped_gemm.hpp"
 
@@ -43,6 +47,13 @@ struct ActivationArgs {
   int threads = 1;  ///< CPU threads to use.
 };
 
+/// Where a device's clocks can be read.
+class TelemetrySource {
+ public:
+  virtual ~TelemetrySource() = default;
+  [[nodiscard]] virtual TelemetrySample read() const = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -58,6 +69,30 @@ class Backend {
   virtual core::WorkspaceHeader read_header(const Workspace& workspace, const Stream& stream) const;
   virtual void write_header(const core::WorkspaceHeader& header, const Workspace& workspace,
                             const Stream& stream) const;
+
+  // Memory, queues and time of the device. What is not overridden is the host's.
+
+  /// 256-byte aligned. @throws Error{device_failure} naming size and device.
+  [[nodiscard]] virtual void* allocate(std::size_t size_bytes, Device device) const;
+  virtual void release(void* data, Device device) const noexcept;
+  /// Between host and device memory; complete on return.
+  virtual void copy_from_host(void* target, const void* source, std::size_t size_bytes,
+                              const Stream& stream) const;
+  virtual void copy_to_host(void* target, const void* source, std::size_t size_bytes,
+                            const Stream& stream) const;
+  virtual void fill(void* target, std::byte value, std::size_t size_bytes,
+                    const Stream& stream) const;
+  /// A native stream; null on the host.
+  [[nodiscard]] virtual void* make_stream(Device device) const;
+  virtual void destroy_stream(void* native, Device device) const noexcept;
+  virtual void synchronize(const Stream& stream) const;
+  /// At most DeviceTimer::kPiecesPerGate pieces. @returns seconds of each.
+  [[nodiscard]] virtual std::vector<double> time(std::span<const std::function<void()>> pieces,
+                                                 const Stream& stream, TimerGate gate) const;
+  /// Null with `why_none` set where clocks cannot be read.
+  [[nodiscard]] virtual std::unique_ptr<TelemetrySource> telemetry(Device device,
+                                                                   std::string& why_none) const;
+  [[nodiscard]] virtual DeviceCircumstances circumstances(Device device) const;
 };
 
 }  // namespace moesaic::backends

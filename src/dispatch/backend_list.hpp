@@ -16,4 +16,8 @@ std::span<const backends::Backend* const> all_backends();
 /// @throws Error{unsupported} when none was built for that kind.
 const backends::Backend& activation_backend(DeviceKind kind);
 
+/// The backend that serves memory, queues and time of `device`; its index is not looked at.
+/// @throws Error{device_failure} naming `device` when this build serves none of its kind.
+const backends::Backend& device_backend(Device device);
+
 }  // namespace moesaic::dispatch

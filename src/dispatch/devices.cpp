@@ -31,17 +31,34 @@ std::vector<DeviceInfo> query_cuda(std::string& why_none) {
 #endif
 }
 
-const backends::Backend& backend_of(const Workspace& workspace, const Stream& stream) {
-  core::check_workspace(workspace, core::kWorkspaceHeaderBytes, stream.device());
+const backends::Backend* backend_of_kind(DeviceKind kind) {
   for (const backends::Backend* backend : dispatch::all_backends()) {
-    if (backend->device_kind() == workspace.device.kind) {
-      return *backend;
+    if (backend->device_kind() == kind) {
+      return backend;
     }
   }
-  throw Error(ErrorCode::unsupported, "no backend serves " + to_string(workspace.device));
+  return nullptr;
+}
+
+const backends::Backend& backend_of(const Workspace& workspace, const Stream& stream) {
+  core::check_workspace(workspace, core::kWorkspaceHeaderBytes, stream.device());
+  const backends::Backend* backend = backend_of_kind(workspace.device.kind);
+  if (backend == nullptr) {
+    throw Error(ErrorCode::unsupported, "no backend serves " + to_string(workspace.device));
+  }
+  return *backend;
 }
 
 }  // namespace
+
+const backends::Backend& dispatch::device_backend(Device device) {
+  const backends::Backend* backend = backend_of_kind(device.kind);
+  if (backend == nullptr) {
+    throw Error(ErrorCode::device_failure,
+                to_string(device) + ": no backend of this build serves this kind of device");
+  }
+  return *backend;
+}
 
 DeviceList list_devices() {
   DeviceList list;

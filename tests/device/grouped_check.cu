@@ -145,6 +145,7 @@ struct Case {
   int pass;
   bool enk, f32, accumulate, zero_tail;
   int strategy = 0;
+  std::string implementation{};
 };
 
 template <class Out>
@@ -188,7 +189,9 @@ void run_case(const std::string& name, const Case& c) {
   p.weights = c.enk ? WeightStorage::enk : WeightStorage::ekn;
   p.tail = c.zero_tail ? Tail::zero : Tail::leave;
   p.strategy = static_cast<Strategy>(c.strategy);
-  const GroupedGemm gemm = GroupedGemm::plan(p, g_device);
+  PlanOptions options;
+  if (!c.implementation.empty()) options.implementation = c.implementation;
+  const GroupedGemm gemm = GroupedGemm::plan(p, g_device, options);
   GroupedGemmArgs args;
   args.a.qdata = view2(a, DType::bf16, c.rows, ac);
   args.b.qdata = c.pass == 2 ? view2(b, DType::bf16, c.rows, c.k)
@@ -234,11 +237,29 @@ void run_case(const std::string& name, const Case& c) {
   cudaFree(offs);
 }
 
-void run(const std::string& name, const Case& c) {
+void run_one(const std::string& name, const Case& c) {
   if (c.f32) {
     run_case<float>(name, c);
   } else {
     run_case<__nv_bfloat16>(name, c);
+  }
+}
+
+/// With every instance that matches.
+void run(const std::string& name, Case c) {
+  if (c.strategy != 0) return run_one(name, c);
+  GroupedGemmProblem p;
+  p.pass = static_cast<Pass>(c.pass);
+  p.d_dtype = c.f32 ? DType::f32 : DType::bf16;
+  p.num_experts = static_cast<int>(c.offs.size());
+  p.max_rows = c.rows;
+  p.n = c.n;
+  p.k = c.k;
+  p.weights = c.enk ? WeightStorage::enk : WeightStorage::ekn;
+  for (const Candidate& candidate : GroupedGemm::candidates(p, g_device)) {
+    if (candidate.implementation.find("sm90") == std::string::npos || candidate.support.reason.find("compiled for another") != std::string::npos) continue;
+    c.implementation = candidate.implementation;
+    run_one(name, c);
   }
 }
 
@@ -361,6 +382,92 @@ void timing(int experts, std::int64_t rows, std::int64_t n, std::int64_t k, int 
   cudaFree(offs);
 }
 
+__global__ void spin(long long cycles) {
+  const long long start = clock64();
+  while (clock64() - start < cycles) {
+  }
+}
+
+/// Every matching instance on one problem, alternating in one queue.
+void sweep(const std::vector<int>& counts, std::int64_t n, std::int64_t k, int pass, bool enk) {
+  const int experts = static_cast<int>(counts.size());
+  const std::vector<int> offs_host = ends(counts);
+  const std::int64_t rows = offs_host.back();
+  auto* x = device_alloc<__nv_bfloat16>(rows * k);
+  auto* y = device_alloc<__nv_bfloat16>(rows * n);
+  auto* w = device_alloc<__nv_bfloat16>(experts * n * k);
+  auto* offs = device_alloc<int>(experts);
+  fill_normal<<<2048, 256>>>(x, rows * k, 1, 1.0F);
+  fill_normal<<<2048, 256>>>(y, rows * n, 2, 1.0F);
+  fill_normal<<<2048, 256>>>(w, experts * n * k, 3, 0.02F);
+  CHECK_CUDA(cudaMemcpy(offs, offs_host.data(), experts * 4, cudaMemcpyHostToDevice));
+  GroupedGemmProblem p;
+  p.pass = static_cast<Pass>(pass);
+  p.num_experts = experts;
+  p.max_rows = rows;
+  p.n = n;
+  p.k = k;
+  p.weights = enk ? WeightStorage::enk : WeightStorage::ekn;
+  GroupedGemmArgs args;
+  const auto weights = enk ? view3(w, DType::bf16, experts, n, k) : view3(w, DType::bf16, experts, k, n);
+  args.offs = {offs, DType::i32, {DeviceKind::cuda, 0}, 1, {experts, 0, 0}, {1, 0, 0}};
+  args.a.qdata = pass == 0 ? view2(x, DType::bf16, rows, k) : view2(y, DType::bf16, rows, n);
+  args.b.qdata = pass == 2 ? view2(x, DType::bf16, rows, k) : weights;
+  args.d = pass == 0 ? wview2(y, DType::bf16, rows, n)
+                     : (pass == 1 ? wview2(x, DType::bf16, rows, k)
+                                  : (enk ? wview3(w, DType::bf16, experts, n, k) : wview3(w, DType::bf16, experts, k, n)));
+  std::vector<GroupedGemm> plans;
+  const std::string chosen(GroupedGemm::plan(p, g_device).implementation());
+  for (const Candidate& candidate : GroupedGemm::candidates(p, g_device)) {
+    if (candidate.implementation.find("sm90") == std::string::npos) continue;
+    PlanOptions options;
+    options.implementation = candidate.implementation;
+    try {
+      plans.push_back(GroupedGemm::plan(p, g_device, options));
+    } catch (const Error&) {
+    }
+  }
+  const Workspace ws{{g_workspace, 256}, {DeviceKind::cuda, 0}};
+  const Stream stream = Stream::from_native({DeviceKind::cuda, 0}, nullptr);
+  constexpr int kRounds = 16;
+  std::vector<std::vector<cudaEvent_t>> events(plans.size() * 2);
+  for (auto& list : events) {
+    list.resize(kRounds);
+    for (auto& event : list) cudaEventCreate(&event);
+  }
+  for (int warm = 0; warm < 4; ++warm)
+    for (const auto& plan : plans) plan.execute(args, ws, stream);
+  CHECK_CUDA(cudaDeviceSynchronize());
+  spin<<<1, 1>>>(40'000'000);
+  for (int round = 0; round < kRounds; ++round)
+    for (std::size_t turn = 0; turn < plans.size(); ++turn) {
+      const std::size_t i = (turn + round) % plans.size();
+      cudaEventRecord(events[2 * i][round]);
+      plans[i].execute(args, ws, stream);
+      cudaEventRecord(events[2 * i + 1][round]);
+    }
+  CHECK_CUDA(cudaDeviceSynchronize());
+  std::printf("E %d M %lld n %lld k %lld pass %d %s:", experts, (long long)rows, (long long)n, (long long)k, pass, enk ? "enk" : "ekn");
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    std::vector<float> times;
+    for (int round = 0; round < kRounds; ++round) {
+      float ms = 0;
+      cudaEventElapsedTime(&ms, events[2 * i][round], events[2 * i + 1][round]);
+      times.push_back(ms);
+    }
+    std::sort(times.begin(), times.end());
+    const std::string name(plans[i].implementation());
+    std::printf("  %s%s %.1f us %.0f", name == chosen ? "*" : "", name.substr(10).c_str(), times[kRounds / 2] * 1e3, 2.0 * rows * n * k / times[kRounds / 2] * 1e-9);
+  }
+  std::printf("\n");
+  for (auto& list : events)
+    for (auto& event : list) cudaEventDestroy(event);
+  cudaFree(x);
+  cudaFree(y);
+  cudaFree(w);
+  cudaFree(offs);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -375,6 +482,15 @@ int main(int argc, char** argv) {
     return g_failed != 0;
   }
   if (what == "all" || what == "check") correctness(false);
+  if (what == "sweep") {
+    for (const int rows : {1024, 4096, 8192, 16384, 65536}) sweep(std::vector<int>(16, rows / 16), 4096, 4096, 0, true);
+    for (const int rows : {8192, 65536}) sweep(std::vector<int>(16, rows / 16), 2048, 2048, 0, true);
+    sweep(std::vector<int>(8, 1024), 10240, 8192, 0, true);
+    sweep(std::vector<int>(12, 2304), 3840, 4096, 0, true);
+    sweep(std::vector<int>(16, 1024), 4096, 4096, 1, true);
+    sweep(std::vector<int>(16, 4096), 4096, 4096, 1, true);
+    sweep(std::vector<int>(8, 12288), 5120, 2048, 1, true);
+  }
   if (what == "all" || what == "time") {
     for (const std::int64_t rows : {64, 1024, 4096, 8192, 16384, 32768, 65536, 131072}) timing(16, rows, 4096, 4096, 0, true);
     for (int pass = 0; pass < 3; ++pass)

@@ -4,26 +4,51 @@
 #include "backends/cuda/cuda_backend.hpp"
 
 #include <algorithm>
-#include <array>
+#include <string>
+#include <vector>
 
 #include "backends/cuda/launch/baselines.hpp"
 #include "backends/cuda/launch/choose.hpp"
 #include "backends/cuda/launch/device_query.hpp"
+#include "backends/cuda/launch/memory.hpp"
+#include "backends/cuda/launch/nvml.hpp"
 #include "backends/cuda/launch/sm90_gemm.hpp"
+#include "backends/cuda/launch/timer.hpp"
 
 namespace moesaic::backends::cuda {
 namespace {
 
+/// One compiled kernel as a row of the candidate list. The cost model's choice comes out as the one
+/// that can; any other is taken only when a plan asks for it by name.
 class Sm90Grouped final : public GroupedGemmImplementation {
  public:
-  [[nodiscard]] std::string_view name() const noexcept override { return "cuda/sm90/grouped"; }
+  explicit Sm90Grouped(const Instance& instance)
+      : instance_(instance), name_("cuda/sm90/" + std::string(instance.name)) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] Support supports(const PlanRequest& request) const override {
-    return launch::supports_grouped(request, Strategy::grouped);
+    const Support grouped = launch::supports_grouped(request, Strategy::grouped);
+    if (!grouped) {
+      return grouped;
+    }
+    if (!launch::matches(instance_, request.problem, request.device.num_sms)) {
+      return {false,
+              "it is compiled for another pass, weight storage or output type, or needs more SMs"};
+    }
+    const Instance& chosen = launch::choose_instance(request.problem, request.device.num_sms);
+    if (&chosen != &instance_ && request.options.implementation != name_) {
+      return {false, std::string(chosen.name) + " is faster at these sizes"};
+    }
+    return {true, {}};
   }
   [[nodiscard]] std::shared_ptr<const detail::GroupedGemmImpl> make(
       const PlanRequest& request) const override {
-    return std::make_shared<launch::Sm90Gemm>(request);
+    return std::make_shared<launch::Sm90Gemm>(request, instance_);
   }
+
+ private:
+  const Instance& instance_;
+  std::string name_;
 };
 
 class CublasPaddedBmm final : public GroupedGemmImplementation {
@@ -70,10 +95,17 @@ class CudaBackend final : public Backend {
   }
   [[nodiscard]] DeviceKind device_kind() const noexcept override { return DeviceKind::cuda; }
   [[nodiscard]] std::span<const GroupedGemmImplementation* const> grouped_gemms() const override {
-    static const Sm90Grouped grouped;
+    static const std::vector<Sm90Grouped> instances(kInstances.begin(), kInstances.end());
     static const CublasPaddedBmm padded;
     static const CublasHostLoop loop;
-    static const std::array<const GroupedGemmImplementation*, 3> all = {&grouped, &padded, &loop};
+    static const std::vector<const GroupedGemmImplementation*> all = [] {
+      std::vector<const GroupedGemmImplementation*> list;
+      for (const Sm90Grouped& instance : instances) {
+        list.push_back(&instance);
+      }
+      list.insert(list.end(), {&padded, &loop});
+      return list;
+    }();
     return all;
   }
   core::WorkspaceHeader read_header(const Workspace& workspace,
@@ -83,6 +115,41 @@ class CudaBackend final : public Backend {
   void write_header(const core::WorkspaceHeader& header, const Workspace& workspace,
                     const Stream& stream) const override {
     launch::write_device_header(header, workspace, stream);
+  }
+
+  [[nodiscard]] void* allocate(std::size_t size_bytes, Device device) const override {
+    return launch::allocate(size_bytes, device);
+  }
+  void release(void* data, Device device) const noexcept override { launch::release(data, device); }
+  void copy_from_host(void* target, const void* source, std::size_t size_bytes,
+                      const Stream& stream) const override {
+    launch::copy_from_host(target, source, size_bytes, stream);
+  }
+  void copy_to_host(void* target, const void* source, std::size_t size_bytes,
+                    const Stream& stream) const override {
+    launch::copy_to_host(target, source, size_bytes, stream);
+  }
+  void fill(void* target, std::byte value, std::size_t size_bytes,
+            const Stream& stream) const override {
+    launch::fill(target, value, size_bytes, stream);
+  }
+  [[nodiscard]] void* make_stream(Device device) const override {
+    return launch::make_stream(device);
+  }
+  void destroy_stream(void* native, Device device) const noexcept override {
+    launch::destroy_stream(native, device);
+  }
+  void synchronize(const Stream& stream) const override { launch::synchronize(stream); }
+  [[nodiscard]] std::vector<double> time(std::span<const std::function<void()>> pieces,
+                                         const Stream& stream, TimerGate gate) const override {
+    return launch::time_pieces(pieces, stream, gate);
+  }
+  [[nodiscard]] std::unique_ptr<TelemetrySource> telemetry(Device device,
+                                                           std::string& why_none) const override {
+    return launch::nvml_source(device, why_none);
+  }
+  [[nodiscard]] DeviceCircumstances circumstances(Device device) const override {
+    return launch::nvml_circumstances(device);
   }
 };
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend for sm_90a: finds devices. Its kernels are rows of the candidate list, of which
-// this version has none, so that every problem on a CUDA device is refused in words.
+// The CUDA backend: devices, their memory and time, and the grouped products, compiled for sm_90a.
 #pragma once
 
 #include <string>

@@ -21,8 +21,8 @@ __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
 /// Writes panel `panel` of a 64-row block into staging. The wgmma fragment gives lane l of warp w
 /// rows 16w + l/4 and 8 below, columns 8j + 2(l%4) and the next.
 template <KernelConfig kConfig>
-__device__ __forceinline__ void stage_panel(std::uint32_t staging,
-                                            const float (&sums)[kConfig.tile_n / 2], int panel) {
+__device__ __forceinline__ void stage_panel(
+    std::uint32_t staging, const float (&sums)[kConfig.columns_per_warpgroup() / 2], int panel) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int warp_row = static_cast<int>(threadIdx.x / 32 % 4) * 16;
   if constexpr (!kConfig.f32_out) {
@@ -122,7 +122,7 @@ __device__ __forceinline__ void add_old_bf16(const KernelParams& params, const P
       if (row >= to.row_limit) continue;
       const auto* line = d + row * params.d_row_stride;
 #pragma unroll
-      for (int j = 0; j < kConfig.tile_n / 8; ++j) {
+      for (int j = 0; j < kConfig.columns_per_warpgroup() / 8; ++j) {
         const int column = to.column + j * 8 + lane % 4 * 2;
         if (column < to.column_limit) {
           const auto old = *reinterpret_cast<const __nv_bfloat162*>(line + column);

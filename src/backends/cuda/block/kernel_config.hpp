@@ -27,17 +27,26 @@ struct KernelConfig {
   bool wgrad = false;  ///< Contracts the rows of an expert; else rows are the M side.
   int tile_m = 128, tile_n = 256;
   int stages = 4;
-  int group_m = 8;          ///< Raster: tile rows that share columns of b, see math/tile_order.hpp.
+  int group_m = 8;  ///< Raster: tile rows that share columns of b, see math/tile_order.hpp.
+  int cluster = 1;  ///< CTAs side by side along N that share the rows of a by multicast: 1 or 2.
+  bool split_n = false;     ///< Both warpgroups take all rows and half the columns: for few rows.
   bool b_mn_major = false;  ///< b is contiguous along N (wgrad: always, for both operands).
   bool f32_out = false;
 
   [[nodiscard]] MOESAIC_HD constexpr int rows_per_warpgroup() const {
-    return tile_m / kConsumerWarpgroups;
+    return split_n ? tile_m : tile_m / kConsumerWarpgroups;
+  }
+  [[nodiscard]] MOESAIC_HD constexpr int columns_per_warpgroup() const {
+    return split_n ? tile_n / kConsumerWarpgroups : tile_n;
   }
   [[nodiscard]] MOESAIC_HD constexpr int m64_blocks() const { return rows_per_warpgroup() / 64; }
-  [[nodiscard]] MOESAIC_HD constexpr int accumulators() const { return m64_blocks() * tile_n / 2; }
+  [[nodiscard]] MOESAIC_HD constexpr int accumulators() const {
+    return m64_blocks() * columns_per_warpgroup() / 2;
+  }
   [[nodiscard]] MOESAIC_HD constexpr int panel_columns() const { return f32_out ? 32 : 64; }
-  [[nodiscard]] MOESAIC_HD constexpr int output_panels() const { return tile_n / panel_columns(); }
+  [[nodiscard]] MOESAIC_HD constexpr int output_panels() const {
+    return columns_per_warpgroup() / panel_columns();
+  }
   [[nodiscard]] MOESAIC_HD constexpr math::SmemMap smem() const {
     return math::smem_map({.tile_m = tile_m,
                            .tile_n = tile_n,

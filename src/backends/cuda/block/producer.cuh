@@ -48,7 +48,19 @@ struct Ring {
   }
 };
 
-/// Forward, dgrad: rows of a, columns of b, one step of the contraction.
+/// First column of this CTA in its tile, counted from the tile's: a cluster's CTAs lie side by
+/// side.
+template <KernelConfig kConfig>
+__device__ __forceinline__ int cta_column() {
+  return kConfig.cluster == 1 ? 0 : static_cast<int>(ptx::cluster_rank()) * kConfig.tile_n;
+}
+
+/// All CTAs of a cluster.
+template <KernelConfig kConfig>
+inline constexpr std::uint16_t kAllCtas = static_cast<std::uint16_t>((1U << kConfig.cluster) - 1U);
+
+/// Forward, dgrad: rows of a, columns of b, one step of the contraction. Rows past the segment are
+/// someone else's or past the buffer; they only make rows that are not stored.
 template <KernelConfig kConfig>
 __device__ __forceinline__ void load_row_stage(const TensorMaps& maps, const KernelParams& params,
                                                const Ring<kConfig>& ring, int stage,
@@ -56,11 +68,17 @@ __device__ __forceinline__ void load_row_stage(const TensorMaps& maps, const Ker
                                                int k_block) {
   const std::uint32_t full = ring.full(stage);
   const int k = k_block * kBlockK;
-  const int column = static_cast<int>(tile.column_begin);
+  const int column = static_cast<int>(tile.column_begin) + cta_column<kConfig>();
   ptx::barrier_arrive_expect(full, Ring<kConfig>::stage_bytes());
-  // Rows past the segment are someone else's or past the buffer; they only make rows that are not
-  // stored.
-  ptx::load_box<2>(ring.a(stage), &maps.a, full, {k, static_cast<int>(tile.row_begin)});
+  if constexpr (kConfig.cluster == 1) {
+    ptx::load_box<2>(ring.a(stage), &maps.a, full, {k, static_cast<int>(tile.row_begin)});
+  } else {  // each CTA brings its share of the rows for both
+    constexpr int kRows = kConfig.tile_m / kConfig.cluster;
+    const int first = static_cast<int>(ptx::cluster_rank()) * kRows;
+    ptx::load_box_multicast<2>(ring.a(stage) + static_cast<std::uint32_t>(math::panel_bytes(first)),
+                               &maps.a, full, kAllCtas<kConfig>,
+                               {k, static_cast<int>(tile.row_begin) + first});
+  }
   if constexpr (!kConfig.b_mn_major) {
     ptx::load_box<3>(ring.b(stage), &maps.b, full, {k, column, tile.expert});
   } else if (params.b_panels == PanelCopy::whole) {
@@ -90,6 +108,23 @@ __device__ __forceinline__ void load_ragged(const CUtensorMap* map, PanelCopy co
   }
 }
 
+/// The same for every CTA of the cluster.
+template <KernelConfig kConfig, int kWidth>
+__device__ __forceinline__ void load_ragged_shared(const CUtensorMap* map, PanelCopy copy,
+                                                   std::uint32_t to, std::uint32_t full,
+                                                   const RaggedCoordinates& at, int column) {
+  if (copy == PanelCopy::whole) {
+    ptx::load_box_multicast<5>(to, map, full, kAllCtas<kConfig>,
+                               {0, at.row, column / 64, at.wrap, at.end});
+  } else {
+#pragma unroll
+    for (int panel = 0; panel < kWidth / 64; ++panel) {
+      ptx::load_box_multicast<4>(to + panel * math::panel_bytes(kBlockK), map, full,
+                                 kAllCtas<kConfig>, {column + panel * 64, at.row, at.wrap, at.end});
+    }
+  }
+}
+
 template <KernelConfig kConfig>
 __device__ __forceinline__ void load_weight_stage(const TensorMaps& maps,
                                                   const KernelParams& params,
@@ -99,10 +134,19 @@ __device__ __forceinline__ void load_weight_stage(const TensorMaps& maps,
   const std::uint32_t full = ring.full(stage);
   const RaggedCoordinates at = ragged(tile.rows.begin, tile.rows.rows(), row_block * kBlockK);
   ptx::barrier_arrive_expect(full, Ring<kConfig>::stage_bytes());
-  load_ragged<kConfig.tile_m>(&maps.a, params.a_panels, ring.a(stage), full, at,
-                              static_cast<int>(tile.n_begin));
+  if constexpr (kConfig.cluster == 1) {
+    load_ragged<kConfig.tile_m>(&maps.a, params.a_panels, ring.a(stage), full, at,
+                                static_cast<int>(tile.n_begin));
+  } else {
+    constexpr int kColumns = kConfig.tile_m / kConfig.cluster;
+    const int first = static_cast<int>(ptx::cluster_rank()) * kColumns;
+    load_ragged_shared<kConfig, kColumns>(
+        &maps.a, params.a_panels,
+        ring.a(stage) + static_cast<std::uint32_t>(first / 64 * math::panel_bytes(kBlockK)), full,
+        at, static_cast<int>(tile.n_begin) + first);
+  }
   load_ragged<kConfig.tile_n>(&maps.b, params.b_panels, ring.b(stage), full, at,
-                              static_cast<int>(tile.k_begin));
+                              static_cast<int>(tile.k_begin) + cta_column<kConfig>());
 }
 
 }  // namespace moesaic::backends::cuda

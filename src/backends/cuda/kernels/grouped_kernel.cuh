@@ -17,13 +17,23 @@ namespace moesaic::backends::cuda {
 inline constexpr int kProducerRegisters = 40;
 inline constexpr int kConsumerRegisters = 232;
 
+/// A cluster is one worker of the schedule, whose tile is all its CTAs' columns.
+template <KernelConfig kConfig>
+__device__ __forceinline__ std::int64_t worker() {
+  return blockIdx.x / kConfig.cluster;
+}
+template <KernelConfig kConfig>
+__device__ __forceinline__ std::int64_t num_workers() {
+  return gridDim.x / kConfig.cluster;
+}
+
 /// Calls `body(tile)` for every tile of this CTA.
 template <KernelConfig kConfig, class Body>
 __device__ __forceinline__ void for_each_tile(const KernelParams& params, const GroupTable& table,
                                               const Body& body) {
   if constexpr (kConfig.wgrad) {
     const std::int64_t total = params.weights.total_tiles();
-    for (std::int64_t index = blockIdx.x; index < total; index += gridDim.x) {
+    for (std::int64_t index = worker<kConfig>(); index < total; index += num_workers<kConfig>()) {
       const math::WeightTile<std::int32_t> tile =
           math::weight_tile(params.offs, params.weights, index);
       const bool unchanged = params.accumulate && tile.row_blocks == 0;
@@ -32,7 +42,7 @@ __device__ __forceinline__ void for_each_tile(const KernelParams& params, const 
     }
   } else {
     RowTileWalk walk(params, table);
-    for (std::int64_t index = blockIdx.x;; index += gridDim.x) {
+    for (std::int64_t index = worker<kConfig>();; index += num_workers<kConfig>()) {
       const math::RowTile<std::int32_t> tile = walk.find(index);
       if (!tile.valid()) break;
       body(tile);
@@ -83,6 +93,17 @@ __device__ __forceinline__ void zero_tail(const KernelParams& params, const Grou
   }
 }
 
+/// Where a warpgroup's part of a tile begins.
+template <KernelConfig kConfig>
+__device__ __forceinline__ int first_row(int warpgroup) {
+  return kConfig.split_n ? 0 : warpgroup * kConfig.rows_per_warpgroup();
+}
+template <KernelConfig kConfig>
+__device__ __forceinline__ int first_column(int warpgroup) {
+  return cta_column<kConfig>() +
+         (kConfig.split_n ? warpgroup * kConfig.columns_per_warpgroup() : 0);
+}
+
 template <KernelConfig kConfig>
 __device__ __forceinline__ PanelTarget target(const TensorMaps& maps, const KernelParams& params,
                                               const math::RowTile<std::int32_t>& tile,
@@ -93,9 +114,9 @@ __device__ __forceinline__ PanelTarget target(const TensorMaps& maps, const Kern
   const std::int64_t row_in_segment = static_cast<std::int64_t>(tile.m_tile) * kConfig.tile_m;
   to.segment_begin = tile.row_begin - row_in_segment;
   to.segment_rows = tile.segment_end - to.segment_begin;
-  to.row = static_cast<std::int32_t>(row_in_segment) + warpgroup * kConfig.rows_per_warpgroup();
+  to.row = static_cast<std::int32_t>(row_in_segment) + first_row<kConfig>(warpgroup);
   to.row_limit = static_cast<std::int32_t>(to.segment_rows);
-  to.column = static_cast<std::int32_t>(tile.column_begin);
+  to.column = static_cast<std::int32_t>(tile.column_begin) + first_column<kConfig>(warpgroup);
   to.column_limit = params.rows.n;
   return to;
 }
@@ -107,9 +128,9 @@ __device__ __forceinline__ PanelTarget target(const TensorMaps& maps, const Kern
   PanelTarget to{};
   to.map = &maps.d;
   to.add = kConfig.f32_out && params.accumulate;
-  to.row = static_cast<std::int32_t>(tile.n_begin) + warpgroup * kConfig.rows_per_warpgroup();
+  to.row = static_cast<std::int32_t>(tile.n_begin) + first_row<kConfig>(warpgroup);
   to.row_limit = params.weights.n;
-  to.column = static_cast<std::int32_t>(tile.k_begin);
+  to.column = static_cast<std::int32_t>(tile.k_begin) + first_column<kConfig>(warpgroup);
   to.column_limit = params.weights.k;
   to.expert = tile.expert;
   return to;
@@ -162,7 +183,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::prefetch_tensor_map(&maps.d);
     for (int stage = 0; stage < kConfig.stages; ++stage) {
       ptx::barrier_init(ring.full(stage), 1);
-      ptx::barrier_init(ring.empty(stage), kConsumerWarpgroups * 4);
+      ptx::barrier_init(ring.empty(stage), kConfig.cluster * kConsumerWarpgroups * 4);
     }
     ptx::fence_barrier_init();
   }
@@ -175,6 +196,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     build_group_table(params, table);  // synchronizes the CTA
   }
 
+  if constexpr (kConfig.cluster > 1)
+    ptx::cluster_barrier();  // the others' barriers are initialized too
+
   if (warp < 4) {
     ptx::registers_release<kProducerRegisters>();
     if (warp == 0) {
@@ -186,6 +210,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::registers_take<kConsumerRegisters>();
     consume<kConfig>(maps, params, ring, table, warp / 4 - 1);
   }
+  // Shared memory must outlive the copies and arrivals that the other CTAs still send here.
+  if constexpr (kConfig.cluster > 1) ptx::cluster_barrier();
 }
 
 }  // namespace moesaic::backends::cuda

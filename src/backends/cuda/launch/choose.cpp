@@ -3,8 +3,6 @@
 
 #include "backends/cuda/launch/choose.hpp"
 
-#include <algorithm>
-#include <limits>
 #include <string>
 
 #include "math/integer.hpp"
@@ -25,39 +23,15 @@ std::int64_t output_width(const GroupedGemmProblem& problem) {
   return problem.pass == Pass::forward ? problem.n : problem.k;
 }
 
-bool matches(const KernelConfig& config, const GroupedGemmProblem& problem) {
+}  // namespace
+
+bool matches(const Instance& instance, const GroupedGemmProblem& problem, int num_sms) {
+  const KernelConfig& config = instance.config;
   const bool wgrad = problem.pass == Pass::wgrad;
   const bool f32_out = problem.d_dtype == DType::f32;
-  return config.wgrad == wgrad && config.f32_out == f32_out &&
+  return config.wgrad == wgrad && config.f32_out == f32_out && config.cluster <= num_sms &&
          (wgrad || config.b_mn_major == b_is_mn_major(problem));
 }
-
-/// Cycles of the busiest SM when rows are balanced: whole waves of tiles, 4,096 BF16 FLOP per
-/// cycle, plus an epilogue. The larger tile moves fewer bytes per FLOP and sustains 3 % more
-/// (NB-0002).
-double modelled_cycles(const KernelConfig& config, const GroupedGemmProblem& problem, int num_sms) {
-  constexpr double kFlopsPerCycle = 4096;
-  constexpr double kEpilogueCyclesPerElement = 0.04;
-  const double tile_elements = static_cast<double>(config.tile_m) * config.tile_n;
-  const double gain = config.tile_m * config.tile_n >= 256 * 192 ? 1.03 : 1.0;
-  std::int64_t tiles = 0;
-  double contraction = 0;
-  if (config.wgrad) {
-    tiles = problem.num_experts * math::ceil_div<std::int64_t>(problem.n, config.tile_m) *
-            math::ceil_div<std::int64_t>(problem.k, config.tile_n);
-    contraction = static_cast<double>(problem.max_rows) / problem.num_experts;
-  } else {
-    const std::int64_t mean = math::ceil_div<std::int64_t>(problem.max_rows, problem.num_experts);
-    tiles = problem.num_experts * math::ceil_div<std::int64_t>(mean, config.tile_m) *
-            math::ceil_div<std::int64_t>(output_width(problem), config.tile_n);
-    contraction = static_cast<double>(problem.pass == Pass::forward ? problem.k : problem.n);
-  }
-  const auto waves = static_cast<double>(math::ceil_div<std::int64_t>(tiles, num_sms));
-  return waves * tile_elements *
-         (2 * contraction / (kFlopsPerCycle * gain) + kEpilogueCyclesPerElement);
-}
-
-}  // namespace
 
 Support supports_grouped(const PlanRequest& request, Strategy strategy) {
   const GroupedGemmProblem& problem = request.problem;
@@ -83,8 +57,8 @@ Support supports_grouped(const PlanRequest& request, Strategy strategy) {
   const bool fits =
       problem.pass == Pass::wgrad
           ? math::weight_tiles_fit<std::int32_t>(problem.num_experts, problem.n, problem.k, 128,
-                                                 192)
-          : math::local_tiles_fit<std::int32_t>(problem.max_rows, output_width(problem), 128, 192);
+                                                 256)
+          : math::local_tiles_fit<std::int32_t>(problem.max_rows, output_width(problem), 64, 128);
   if (!fits) {
     return {false, "its tiles would not fit 32-bit indices"};
   }
@@ -92,19 +66,30 @@ Support supports_grouped(const PlanRequest& request, Strategy strategy) {
 }
 
 const Instance& choose_instance(const GroupedGemmProblem& problem, int num_sms) {
-  const Instance* best = nullptr;
-  double least = std::numeric_limits<double>::infinity();
+  // Rows per expert decide, as if they were balanced: the host knows no more. NB-0003.
+  constexpr std::int64_t kFewRows = 64;  // weights stream: small units, deep ring
+  constexpr std::int64_t kPairRows =
+      4096;  // a pair of CTAs pays off from here on where b is MN-major
+  const std::int64_t mean = math::ceil_div<std::int64_t>(problem.max_rows, problem.num_experts);
+  const auto preferred = [&](const KernelConfig& config) {
+    if (mean <= kFewRows) {
+      return config.tile_m == 64;
+    }
+    return config.tile_m > 64 && (config.cluster > 1) == (mean >= kPairRows);
+  };
+  const Instance* found = nullptr;
   for (const Instance& instance : kInstances) {
-    if (!matches(instance.config, problem)) {
+    if (!matches(instance, problem, num_sms)) {
       continue;
     }
-    const double cycles = modelled_cycles(instance.config, problem, num_sms);
-    if (cycles < least) {
-      least = cycles;
-      best = &instance;
+    if (preferred(instance.config)) {
+      return instance;
+    }
+    if (found == nullptr || instance.config.tile_m > found->config.tile_m) {
+      found = &instance;  // the large tile without a pair serves everything else
     }
   }
-  return *best;  // every pass, storage and output type has an instance
+  return *found;
 }
 
 }  // namespace moesaic::backends::cuda::launch

@@ -10,8 +10,12 @@ namespace moesaic::backends::cuda::launch {
 /// Whether an instance can take the problem on such a device, for the strategy that asks.
 Support supports_grouped(const PlanRequest& request, Strategy strategy);
 
-/// The instance with the least modelled time for balanced rows. Called after supports_grouped said
-/// yes.
+/// Whether this instance computes the problem's pass, storage and output type, and fits the SM
+/// limit.
+bool matches(const Instance& instance, const GroupedGemmProblem& problem, int num_sms);
+
+/// The matching instance for the problem's rows per expert. Called after supports_grouped said yes;
+/// every pass, storage and output type has an instance without a cluster.
 const Instance& choose_instance(const GroupedGemmProblem& problem, int num_sms);
 
 }  // namespace moesaic::backends::cuda::launch

@@ -21,8 +21,7 @@ struct Instance {
 #include "backends/cuda/sm90_instances.def"
 #undef MOESAIC_SM90_INSTANCE
 
-#define MOESAIC_SM90_INSTANCE(name, wgrad, tile_m, tile_n, stages, group_m, b_mn_major, f32_out) \
-  Instance{#name, {wgrad, tile_m, tile_n, stages, group_m, b_mn_major, f32_out}, kernel_##name},
+#define MOESAIC_SM90_INSTANCE(name, ...) Instance{#name, KernelConfig{__VA_ARGS__}, kernel_##name},
 inline constexpr std::array kInstances = {
 #include "backends/cuda/sm90_instances.def"
 };
@@ -32,7 +31,9 @@ constexpr bool all_fit() {
   for (const Instance& instance : kInstances) {
     const KernelConfig& config = instance.config;
     const bool registers = config.accumulators() <= 192;  // of 232 per consumer thread
-    const bool boxes = config.tile_m <= 256 && config.tile_n <= 256 && config.tile_m % 128 == 0;
+    const bool boxes = config.tile_m <= 256 && config.tile_n <= 256 &&
+                       config.tile_m % (config.split_n ? 64 : 128) == 0 &&
+                       config.columns_per_warpgroup() % 64 == 0;
     if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes) return false;
   }
   return true;

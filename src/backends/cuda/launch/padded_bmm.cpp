@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "backends/cuda/launch/baselines.hpp"
+#include "backends/cuda/launch/choose.hpp"
 #include "backends/cuda/launch/cublas_api.hpp"
 #include "backends/cuda/launch/cuda_error.hpp"
 #include "backends/cuda/launch/dense_product.hpp"
@@ -26,7 +27,7 @@ class PaddedBmm final : public detail::GroupedGemmImpl {
       : GroupedGemmImpl(request.problem, request.device),
         capacity_(capacity_rows(request.problem.capacity, request.problem.max_rows,
                                 request.problem.num_experts)),
-        overflow_(request) {
+        overflow_(request, choose_instance(request.problem, request.device.num_sms)) {
     const DeviceScope scope(request.device.device.index);
     handle_ = std::make_unique<CublasHandle>();
   }

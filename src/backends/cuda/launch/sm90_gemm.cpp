@@ -7,7 +7,6 @@
 
 #include <string>
 
-#include "backends/cuda/launch/choose.hpp"
 #include "backends/cuda/launch/cuda_error.hpp"
 #include "backends/cuda/launch/launch.hpp"
 #include "backends/cuda/launch/tensor_maps.hpp"
@@ -25,9 +24,9 @@ ConstTensorView with_address(ConstTensorView view, const void* stand_in) {
 
 }  // namespace
 
-Sm90Gemm::Sm90Gemm(const PlanRequest& request)
+Sm90Gemm::Sm90Gemm(const PlanRequest& request, const Instance& instance)
     : GroupedGemmImpl(request.problem, request.device),
-      instance_(choose_instance(request.problem, request.device.num_sms)),
+      instance_(instance),
       name_("cuda/sm90/" + std::string(instance_.name)) {
   const DeviceScope scope(request.device.device.index);
   prepare(instance_);
@@ -55,15 +54,15 @@ TensorMaps Sm90Gemm::describe_rows(const GroupedGemmArgs& args, const Workspace&
   const ConstTensorView a = with_address(args.a.qdata, workspace.bytes.data());
   const ConstTensorView& b = args.b.qdata;
   const ConstTensorView d = with_address(args.d, workspace.bytes.data());
-  params.rows = math::row_tile_grid<std::int32_t>(problem().num_experts, problem().max_rows,
-                                                  static_cast<std::int32_t>(d.shape[1]),
-                                                  config.tile_m, config.tile_n, config.group_m);
+  params.rows = math::row_tile_grid<std::int32_t>(
+      problem().num_experts, problem().max_rows, static_cast<std::int32_t>(d.shape[1]),
+      config.tile_m, config.tile_n * config.cluster, config.group_m);
   params.k_blocks = static_cast<std::int32_t>(math::ceil_div<std::int64_t>(a.shape[1], kBlockK));
   // What a batch has computed, it has stored, tail and all.
   params.zero_tail = problem().tail == Tail::zero && params.done_rows == 0;
   params.d_row_stride = problem().max_rows > 1 ? d.stride[0] : d.shape[1];
   TensorMaps maps{};
-  maps.a = map_rows(a, config.tile_m);
+  maps.a = map_rows(a, config.tile_m / config.cluster);
   if (config.b_mn_major) {
     params.b_panels = panel_copy(b.shape[2]);
     maps.b = map_weight_panels(b, config.tile_n, params.b_panels);
@@ -85,15 +84,15 @@ TensorMaps Sm90Gemm::describe_wgrad(const GroupedGemmArgs& args, const Workspace
       with_address(enk ? args.b.qdata : args.a.qdata, workspace.bytes.data());
   params.weights = math::weight_tile_grid<std::int32_t>(
       problem().num_experts, problem().max_rows, static_cast<std::int32_t>(left.shape[1]),
-      static_cast<std::int32_t>(right.shape[1]), config.tile_m, config.tile_n, kBlockK,
-      config.group_m);
+      static_cast<std::int32_t>(right.shape[1]), config.tile_m, config.tile_n * config.cluster,
+      kBlockK, config.group_m);
   params.accumulate = problem().accumulate;
   params.a_panels = panel_copy(left.shape[1]);
   params.b_panels = panel_copy(right.shape[1]);
   params.d_row_stride = args.d.stride[1];
   params.d_expert_stride = args.d.stride[0];
   TensorMaps maps{};
-  maps.a = map_ragged_panels(left, config.tile_m, params.a_panels);
+  maps.a = map_ragged_panels(left, config.tile_m / config.cluster, params.a_panels);
   maps.b = map_ragged_panels(right, config.tile_n, params.b_panels);
   maps.d = map_weight_output(args.d);
   return maps;

@@ -15,7 +15,7 @@ namespace moesaic::backends::cuda::launch {
 
 class Sm90Gemm final : public detail::GroupedGemmImpl {
  public:
-  explicit Sm90Gemm(const PlanRequest& request);
+  Sm90Gemm(const PlanRequest& request, const Instance& instance);
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override {

@@ -30,6 +30,16 @@ __device__ __forceinline__ void fence_barrier_init() {
 __device__ __forceinline__ void barrier_arrive(std::uint32_t barrier) {
   ::cuda::ptx::mbarrier_arrive(shared_pointer<std::uint64_t>(barrier));
 }
+/// Arrives at the same barrier of CTA `rank` of the cluster. Own PTX: cuda::ptx offers the remote
+/// arrival with cluster-scope release only, whose fences halve the feed (NB-0003); nothing but
+/// "read" is handed over here.
+__device__ __forceinline__ void barrier_arrive_at(std::uint32_t barrier, std::uint32_t rank) {
+  asm volatile(
+      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}\n" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
 __device__ __forceinline__ void barrier_arrive_expect(std::uint32_t barrier, std::uint32_t bytes) {
   ::cuda::ptx::mbarrier_arrive_expect_tx(::cuda::ptx::sem_release, ::cuda::ptx::scope_cta,
                                          ::cuda::ptx::space_shared,
@@ -40,6 +50,16 @@ __device__ __forceinline__ void barrier_arrive_expect(std::uint32_t barrier, std
 __device__ __forceinline__ void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
   while (!::cuda::ptx::mbarrier_try_wait_parity(shared_pointer<std::uint64_t>(barrier), parity)) {
   }
+}
+
+/// Rank of this CTA in its cluster.
+__device__ __forceinline__ std::uint32_t cluster_rank() {
+  return ::cuda::ptx::get_sreg_cluster_ctarank();
+}
+/// Every thread of every CTA of the cluster has come here.
+__device__ __forceinline__ void cluster_barrier() {
+  ::cuda::ptx::barrier_cluster_arrive();
+  ::cuda::ptx::barrier_cluster_wait();
 }
 
 /// Barrier `id` (1 to 15) among `threads` threads of the CTA.

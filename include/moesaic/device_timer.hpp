@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long enqueued work takes on its device, free of the host's pace.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "moesaic/stream.hpp"
+
+namespace moesaic {
+
+/// Whether work waits behind a gate until all of it is enqueued. `open` is for work that itself
+/// waits for the device, such as Strategy::host_loop: behind a closed gate it would wait forever.
+enum class TimerGate : std::uint8_t { closed, open };
+
+/// Times pieces of work of one stream.
+///
+/// On a GPU every piece stands between two events. With a closed gate, a one-thread kernel that
+/// spins on a flag in host memory holds the stream until every piece has been enqueued, so the
+/// times are the device's alone: no launch gaps, no host. On the CPU a piece is timed by the steady
+/// clock and the gate has no meaning.
+class DeviceTimer {
+ public:
+  /// Pieces behind one gate: with up to eight launches each they fit the device's launch queue.
+  static constexpr std::size_t kPiecesPerGate = 96;
+
+  /// The stream is the caller's and must live as long as the timer is used.
+  explicit DeviceTimer(Stream stream) noexcept : stream_(stream) {}
+
+  /// Calls every piece once, in order, and waits for all of it. A piece enqueues on the timer's
+  /// stream alone and, behind a closed gate, never waits for it. More than kPiecesPerGate pieces
+  /// take several gates, one after another.
+  /// @returns seconds of each piece, in order, above 0.
+  /// @throws Error{device_failure} when the gate opened by its time-out of 10 s because a piece
+  /// waited for the device; whatever a piece throws, after the gate has been opened.
+  [[nodiscard]] std::vector<double> time(std::span<const std::function<void()>> pieces,
+                                         TimerGate gate = TimerGate::closed) const;
+
+ private:
+  Stream stream_;
+};
+
+}  // namespace moesaic

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// See timer.hpp.
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cuda/ptx>
+
+#include "backends/cuda/launch/cuda_error.hpp"
+#include "backends/cuda/launch/timer.hpp"
+
+namespace moesaic::backends::cuda::launch {
+namespace {
+
+constexpr unsigned long long kTimeOutNanoseconds = 10'000'000'000ULL;
+
+enum GateState : unsigned { gate_closed = 0, gate_open = 1, gate_timed_out = 2 };
+
+/// Holds its stream until the host writes gate_open, or the time-out has passed.
+__global__ void gate_kernel(volatile unsigned* state, unsigned long long time_out) {
+  const unsigned long long start = ::cuda::ptx::get_sreg_globaltimer();
+  while (*state == gate_closed) {
+    if (::cuda::ptx::get_sreg_globaltimer() - start > time_out) {
+      *state = gate_timed_out;
+      return;
+    }
+    __nanosleep(500);
+  }
+}
+
+/// Opened when it goes, so that an exception never leaves the stream held.
+class Gate {
+ public:
+  explicit Gate(cudaStream_t stream) {
+    void* host = nullptr;
+    check_cuda(cudaHostAlloc(&host, sizeof(unsigned), cudaHostAllocMapped), "cudaHostAlloc(gate)");
+    state_ = static_cast<volatile unsigned*>(host);
+    *state_ = gate_closed;
+    void* device = nullptr;
+    check_cuda(cudaHostGetDevicePointer(&device, host, 0), "cudaHostGetDevicePointer(gate)");
+    gate_kernel<<<1, 1, 0, stream>>>(static_cast<volatile unsigned*>(device), kTimeOutNanoseconds);
+    check_cuda(cudaGetLastError(), "gate_kernel");
+    stream_ = stream;
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  ~Gate() {
+    if (*state_ == gate_closed) *state_ = gate_open;
+    cudaStreamSynchronize(stream_);  // the kernel reads the flag until then
+    cudaFreeHost(const_cast<unsigned*>(state_));
+  }
+
+  /// False when the time-out came first.
+  bool open() {
+    const bool held = *state_ == gate_closed;
+    if (held) *state_ = gate_open;
+    return held;
+  }
+
+ private:
+  volatile unsigned* state_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
+class Event {
+ public:
+  Event() { check_cuda(cudaEventCreate(&event_), "cudaEventCreate"); }
+  Event(Event&& other) noexcept : event_(other.event_) { other.event_ = nullptr; }
+  Event& operator=(Event&&) = delete;
+  ~Event() {
+    if (event_ != nullptr) cudaEventDestroy(event_);
+  }
+  void record(cudaStream_t stream) {
+    check_cuda(cudaEventRecord(event_, stream), "cudaEventRecord");
+  }
+  [[nodiscard]] double seconds_until(const Event& later) const {
+    float milliseconds = 0;
+    check_cuda(cudaEventElapsedTime(&milliseconds, event_, later.event_), "cudaEventElapsedTime");
+    // Events tick in half microseconds; zero would divide throughput by nothing.
+    return std::max(static_cast<double>(milliseconds) * 1e-3, 1e-9);
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+void enqueue(std::span<const std::function<void()>> pieces, std::vector<Event>& events,
+             cudaStream_t stream) {
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    events[2 * i].record(stream);
+    pieces[i]();
+    events[2 * i + 1].record(stream);
+  }
+}
+
+}  // namespace
+
+std::vector<double> time_pieces(std::span<const std::function<void()>> pieces, const Stream& stream,
+                                TimerGate gate) {
+  const DeviceScope scope(stream.device().index);
+  const auto native = static_cast<cudaStream_t>(stream.native());
+  std::vector<Event> events(2 * pieces.size());
+  if (gate == TimerGate::closed) {
+    Gate held(native);
+    enqueue(pieces, events, native);
+    if (!held.open()) {
+      throw Error(ErrorCode::device_failure,
+                  "gate: expected every piece enqueued within 10 s, got a time-out; a piece that "
+                  "waits for the device needs TimerGate::open");
+    }
+    check_cuda(cudaStreamSynchronize(native), "cudaStreamSynchronize(timer)");
+  } else {
+    enqueue(pieces, events, native);
+    check_cuda(cudaStreamSynchronize(native), "cudaStreamSynchronize(timer)");
+  }
+  std::vector<double> seconds;
+  seconds.reserve(pieces.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    seconds.push_back(events[2 * i].seconds_until(events[2 * i + 1]));
+  }
+  return seconds;
+}
+
+}  // namespace moesaic::backends::cuda::launch
