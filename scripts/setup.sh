@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes a machine ready to build moesaic. On Debian: root installs the packages that are missing, a
-# user is told the one line to run. Elsewhere: says what is missing. Nothing missing, nothing done.
+# user is told the one line to run. Elsewhere: says what is missing. Makes .venv for the Python tests.
+# Nothing missing, nothing done.
 # Usage: scripts/setup.sh [--lint]    --lint adds clang, clang-format and clang-tidy
 set -euo pipefail
 
 # ocl-icd-opencl-dev: oneDNN's CMake package asks for OpenCL, and libdnnl-dev does not depend on it.
 # Debian package | what it brings, looked for where there is no dpkg: a command, or a <header>
 build_needs=(
-  'make|make' 'git|git' 'g++|c++' 'cmake|cmake' 'ninja-build|ninja' 'python3|python3'
+  'make|make' 'git|git' 'g++|c++' 'cmake|cmake' 'ninja-build|ninja' 'python3|python3' 'python3-venv|'
   'libdnnl-dev|<dnnl.hpp>' 'ocl-icd-opencl-dev|' 'libcli11-dev|<CLI/CLI.hpp>'
   'nlohmann-json3-dev|<nlohmann/json.hpp>' 'zlib1g-dev|<zlib.h>' 'libgtest-dev|<gtest/gtest.h>'
   'libbenchmark-dev|<benchmark/benchmark.h>'
@@ -42,6 +43,20 @@ install_packages() {
   rm -f "$log"
 }
 
+# The tests of the Python package need NumPy and ml_dtypes (BF16); they get them in .venv. Without
+# network the rest works all the same, and those tests say that they were skipped. MOESAIC_VENV names
+# another place for it.
+make_python() {
+  local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}"
+  if "$venv/bin/python3" -c 'import ml_dtypes, numpy' 2>/dev/null; then
+    return
+  fi
+  echo "setup: making .venv with numpy and ml_dtypes" >&2
+  if ! { python3 -m venv "$venv" && "$venv/bin/python3" -m pip install -q numpy ml_dtypes; } >&2; then
+    echo "setup: .venv is not complete; the NumPy tests of the Python package will be skipped" >&2
+  fi
+}
+
 main() {
   local needs=("${build_needs[@]}") missing=() need
   case "${1-}" in
@@ -61,6 +76,7 @@ main() {
       echo "setup: this is not a Debian system; install by hand what is missing: ${missing[*]}" >&2
       exit 1
     fi
+    make_python
     return
   fi
 
@@ -68,6 +84,7 @@ main() {
     is_installed "${need%%|*}" || missing+=("${need%%|*}")
   done
   if ((${#missing[@]} == 0)); then
+    make_python
     return
   fi
   if [[ "$(id -u)" != 0 ]]; then
@@ -76,6 +93,7 @@ main() {
     exit 1
   fi
   install_packages "${missing[@]}"
+  make_python
 }
 
 main "$@"

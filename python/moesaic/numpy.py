@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The products on NumPy arrays, on the CPU. BF16 arrays have the dtype ml_dtypes.bfloat16."""
+
+import ctypes
+
+import numpy as np
+
+from . import _gemm, _host, _library
+from ._errors import refuse
+from ._gemm import CPU, View
+
+__all__ = ["grouped_mm", "read_fault", "swiglu_mlp", "wgrad"]
+
+read_fault = _host.read_fault
+
+ORDERS = {"up_gate": 1, "gate_up": 2, "interleaved": 3}
+
+
+def _dtype_name(dtype):
+    known = {"float32": "f32", "bfloat16": "bf16", "int32": "i32"}
+    return known.get(np.dtype(dtype).name, np.dtype(dtype).name)
+
+
+def _dtype(name):
+    if name == "f32":
+        return np.dtype(np.float32)
+    import ml_dtypes  # BF16 alone needs it
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def _view(argument, array):
+    if not isinstance(array, np.ndarray):
+        refuse(argument, "a NumPy array", type(array).__name__)
+    if not array.dtype.isnative:
+        refuse(argument, "native byte order", array.dtype.str)
+    size = array.dtype.itemsize
+    if any(stride % size for stride in array.strides):
+        refuse(argument, "strides that are whole elements", array.strides)
+    return View(array.shape, tuple(stride // size for stride in array.strides),
+                _dtype_name(array.dtype), CPU)
+
+
+def _empty(view):
+    """An array at a 64-byte aligned address, which NumPy itself does not promise."""
+    dtype = _dtype(view.dtype)
+    size = int(np.prod(view.shape)) * dtype.itemsize
+    memory = np.empty(size + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start:start + size].view(dtype).reshape(view.shape)
+
+
+def _writable(argument, array):
+    if array is not None and not array.flags.writeable:
+        refuse(argument, "a writable array", "a read-only one")
+
+
+def _run(call, names, a, b, offs, d):
+    plan = _gemm.Plan(call, names=names)
+    _host.execute(plan, a.ctypes.data, b.ctypes.data, offs.ctypes.data, d.ctypes.data)
+    return d
+
+
+def grouped_mm(mat_a, mat_b, *, offs, out_dtype=None, out=None, tail=None):
+    """mat_a [M, K] times mat_b [E, K, N], each row with its expert's matrix -> [M, N].
+
+    offs is int32 [E], the end row of every expert. mat_b may be a transposed view of [E, N, K].
+    2-D times 2-D contracts each expert's rows: mat_a [N, M] (a transposed view) and mat_b [M, K]
+    give [E, N, K]. Rows at or past offs[-1] are zero in a new array and left as they are in `out`,
+    unless tail ("zero" or "leave") says otherwise.
+    """
+    a, b = _view("mat_a", mat_a), _view("mat_b", mat_b)
+    if tail is not None:
+        _gemm.check_word("tail", tail, _gemm.TAILS)
+    if len(a.shape) == 2 and len(b.shape) == 2:
+        return _wgrad(mat_a.T, mat_b, offs, out, False, out_dtype, ("mat_a", "mat_b"))
+    _writable("out", out)
+    call = _gemm.forward_call(
+        a, b, _view("offs", offs), out=None if out is None else _view("out", out),
+        out_dtype=_dtype_name(out_dtype) if out_dtype else None,
+        tail=tail or ("zero" if out is None else "leave"))
+    names = {"a": "mat_a", "b": "mat_b", "d": "out"}
+    return _run(call, names, mat_a, mat_b, offs, _empty(call.d) if out is None else out)
+
+
+def wgrad(grad_out, mat_a, *, offs, out=None, accumulate=False, out_dtype=None):
+    """grad_out [M, N] and mat_a [M, K], contracted over the rows of each expert -> [E, N, K].
+
+    An expert without rows gives zeros. With accumulate the result is added into `out`.
+    """
+    return _wgrad(grad_out, mat_a, offs, out, accumulate, out_dtype, ("grad_out", "mat_a"))
+
+
+def _wgrad(grad_out, mat_a, offs, out, accumulate, out_dtype, names):
+    _writable("out", out)
+    call = _gemm.wgrad_call(
+        _view(names[0], grad_out), _view(names[1], mat_a), _view("offs", offs),
+        out=None if out is None else _view("out", out), accumulate=bool(accumulate), names=names,
+        out_dtype=_dtype_name(out_dtype) if out_dtype else None)
+    mapped = {"a": names[0], "b": names[1], "d": "out"}
+    return _run(call, mapped, grad_out, mat_a, offs, _empty(call.d) if out is None else out)
+
+
+def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, out=None):
+    """The SwiGLU expert: x [M, d], w_up_gate [E, 2h, d], w_down [E, d, h] -> [M, d].
+
+    order says which columns are up and which gate: "up_gate", "gate_up" or "interleaved".
+    """
+    _gemm.check_word("order", order, ORDERS)
+    arrays = {"x": x, "w_up_gate": w_up_gate, "w_down": w_down, "offs": offs}
+    views = {name: _view(name, array) for name, array in arrays.items()}
+    for name, rank in (("x", 2), ("w_up_gate", 3), ("w_down", 3), ("offs", 1)):
+        if len(views[name].shape) != rank:
+            refuse(name, f"{rank} dimension(s)", views[name])
+    if views["x"].dtype not in ("bf16", "f32"):
+        refuse("x", "bf16 or f32", views["x"])
+    if out is None:
+        out = _empty(views["x"]._replace(stride=()))
+        tail = "zero"
+    else:
+        _writable("out", out)
+        tail = "leave"
+    return _run_mlp(views, arrays, order, out, tail)
+
+
+def _run_mlp(views, arrays, order, out, tail):
+    library, dtype = _library.library(), views["x"].dtype
+    rows, d = views["x"].shape
+    problem = _library.ExpertMlpProblem(
+        format=_gemm.FORMATS[dtype], order=ORDERS[order], activations=1, tail=_gemm.TAILS[tail],
+        wgrad_dtype=_gemm.DTYPES[dtype], num_experts=views["w_up_gate"].shape[0], max_rows=rows,
+        d=d, h=views["w_down"].shape[2])
+    handle = ctypes.c_void_p()
+    _library.check(library.moesaic_expert_mlp_create(
+        problem, _gemm.to_device(CPU), _library.PlanOptions(), handle))
+    try:
+        args = _library.ExpertMlpForwardArgs(y=_gemm.to_struct(_view("out", out), out.ctypes.data))
+        for name, view in views.items():
+            setattr(args, name, _gemm.to_struct(view, arrays[name].ctypes.data))
+        scratch = _host.workspace(library.moesaic_expert_mlp_forward_workspace_bytes(handle))
+        _library.check(library.moesaic_expert_mlp_forward(
+            handle, args, _library.Workspace(scratch.data, scratch.size_bytes), None), {"y": "out"})
+        _host.collect_fault(scratch)
+    finally:
+        library.moesaic_expert_mlp_destroy(handle)
+    return out

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How the package finds and binds libmoesaic.so. Needs the standard library alone."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import moesaic
+from moesaic import _library
+
+ROOT = Path(__file__).resolve().parents[2]
+MIRRORS = {
+    "moesaic_device": _library.Device,
+    "moesaic_device_info": _library.DeviceInfo,
+    "moesaic_tensor": _library.Tensor,
+    "moesaic_gemm_problem": _library.GemmProblem,
+    "moesaic_plan_options": _library.PlanOptions,
+    "moesaic_operand": _library.Operand,
+    "moesaic_gemm_args": _library.GemmArgs,
+    "moesaic_workspace": _library.Workspace,
+    "moesaic_fault": _library.FaultRecord,
+    "moesaic_expert_mlp_problem": _library.ExpertMlpProblem,
+    "moesaic_expert_mlp_forward_args": _library.ExpertMlpForwardArgs,
+}
+
+
+def in_fresh_python(code, **environment):
+    variables = {name: value for name, value in os.environ.items() if name != "MOESAIC_LIBRARY"}
+    return subprocess.run([sys.executable, "-B", "-c", code], env={**variables, **environment},
+                          capture_output=True, text=True, check=False)
+
+
+class Layout(unittest.TestCase):
+    def test_mirrors_have_the_frozen_layout(self):
+        text = (ROOT / "tests/c_api/layout.inc").read_text(encoding="utf-8")
+        fields = re.findall(r"^MOESAIC_FIELD\((\w+), (\w+), (\d+)\)", text, re.MULTILINE)
+        sizes = re.findall(r"^MOESAIC_SIZE\((\w+), (\d+)\)", text, re.MULTILINE)
+        for struct, size in sizes:
+            if struct in MIRRORS:
+                mirror = MIRRORS[struct]
+                with self.subTest(struct=struct):
+                    self.assertEqual(_library.ctypes.sizeof(mirror), int(size))
+                    named = [(f, int(o)) for s, f, o in fields if s == struct]
+                    mine = [(f[0].rstrip("_"), getattr(mirror, f[0]).offset) for f in mirror._fields_]
+                    self.assertEqual(mine, named)
+        self.assertEqual(set(MIRRORS) - {struct for struct, _ in sizes}, set())
+
+    def test_exports_are_the_functions_of_the_header(self):
+        header = (ROOT / "include/moesaic/c_api.h").read_text(encoding="utf-8")
+        declared = set(re.findall(r"^MOESAIC_API [^(]*?(moesaic_\w+)\(", header, re.MULTILINE))
+        self.assertGreater(len(declared), 25)
+        listed = subprocess.run(["nm", "-D", "--defined-only", os.environ["MOESAIC_LIBRARY"]],
+                                capture_output=True, text=True, check=True).stdout
+        exported = {line.split()[-1] for line in listed.splitlines()}
+        self.assertEqual(exported, declared)
+
+
+class Loading(unittest.TestCase):
+    def test_version_says_what_is_loaded(self):
+        self.assertRegex(moesaic.version(), r"^\d+\.\d+\.\d+ \(")
+
+    def test_import_loads_nothing(self):
+        result = in_fresh_python("import moesaic, sys; print(sorted(set(sys.modules) & {'numpy', 'torch'}))",
+                                 MOESAIC_LIBRARY="/nowhere/libmoesaic.so")
+        self.assertEqual((result.stdout, result.returncode), ("[]\n", 0), result.stderr)
+
+    def test_a_missing_library_is_named(self):
+        result = in_fresh_python("import moesaic; moesaic.version()",
+                                 MOESAIC_LIBRARY="/nowhere/libmoesaic.so")
+        self.assertIn("looked at: /nowhere/libmoesaic.so", result.stderr)
+
+    def test_all_places_are_named_without_the_variable(self):
+        with tempfile.TemporaryDirectory() as folder:
+            package = Path(folder) / "site/moesaic"
+            package.mkdir(parents=True)
+            for source in (ROOT / "python/moesaic").glob("*.py"):
+                (package / source.name).write_bytes(source.read_bytes())
+            result = in_fresh_python("import moesaic; moesaic.version()",
+                                     PYTHONPATH=str(package.parent))
+            self.assertIn(str(package / "libmoesaic.so"), result.stderr)
+            self.assertIn("set MOESAIC_LIBRARY", result.stderr)
+
+    def test_another_library_is_refused(self):
+        result = in_fresh_python("import moesaic; moesaic.version()", MOESAIC_LIBRARY=self.libc())
+        self.assertIn("is no moesaic library of this version: it lacks moesaic_", result.stderr)
+
+    def test_a_file_that_is_no_library_is_refused(self):
+        result = in_fresh_python("import moesaic; moesaic.version()", MOESAIC_LIBRARY=__file__)
+        self.assertIn("could not be loaded", result.stderr)
+
+    @staticmethod
+    def libc():
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            return next(line.split()[-1] for line in maps if "libc.so" in line or "libc-" in line)
+
+
+class Candidates(unittest.TestCase):
+    def test_each_has_a_reason_or_fits(self):
+        found = moesaic.candidates("forward", num_experts=4, max_rows=64, n=64, k=64)
+        self.assertTrue(any(candidate.ok for candidate in found))
+        for candidate in found:
+            self.assertNotEqual(candidate.ok, bool(candidate.reason), candidate)
+
+    def test_a_malformed_problem_is_every_ones_reason(self):
+        found = moesaic.candidates("wgrad", num_experts=4, max_rows=64, n=63, k=64)
+        self.assertTrue(found)
+        for candidate in found:
+            self.assertIn("n: expected", candidate.reason)
+
+    def test_unknown_words_are_refused(self):
+        with self.assertRaisesRegex(moesaic.InvalidArgument, "weights: expected 'enk' or 'ekn'"):
+            moesaic.candidates(num_experts=1, max_rows=1, n=8, k=8, weights="nek")
+        with self.assertRaisesRegex(moesaic.InvalidArgument, "device: expected"):
+            moesaic.candidates(num_experts=1, max_rows=1, n=8, k=8, device="tpu")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The products on NumPy arrays, bit for bit on small integers."""
+
+import sys
+import threading
+import unittest
+
+try:
+    import ml_dtypes
+    import numpy as np
+except ImportError as error:
+    print(f"SKIPPED: {error} (scripts/setup.sh makes a .venv that has it)")
+    sys.exit(0)
+
+import moesaic
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+COUNTS = {
+    "balanced": [16, 16, 16], "all empty": [0, 0, 0], "only middle": [0, 21, 0],
+    "odd": [5, 7, 9], "one row each": [1] * 40, "long and short": [130, 1, 0, 65],
+}
+
+
+def integers(*shape, dtype=BF16, seed=0):
+    """Sparse small integers: every sum and every BF16 result is exact."""
+    return np.random.default_rng(seed).integers(-1, 2, shape).astype(dtype)
+
+
+def offsets(counts):
+    return np.cumsum(counts, dtype=np.int32) if len(counts) else np.zeros(0, np.int32)
+
+
+def segments(counts):
+    ends = np.cumsum(counts)
+    return [(expert, end - count, end) for expert, (count, end) in enumerate(zip(counts, ends))]
+
+
+def forward(x, w_enk, counts):
+    y = np.zeros((x.shape[0], w_enk.shape[1]), np.float32)
+    for expert, low, high in segments(counts):
+        y[low:high] = x[low:high].astype(np.float32) @ w_enk[expert].astype(np.float32).T
+    return y
+
+
+def weight_gradient(dy, x, counts):
+    dw = np.zeros((len(counts), dy.shape[1], x.shape[1]), np.float32)
+    for expert, low, high in segments(counts):
+        dw[expert] = dy[low:high].astype(np.float32).T @ x[low:high].astype(np.float32)
+    return dw
+
+
+class Product(unittest.TestCase):
+    def same(self, got, want, dtype=BF16):
+        self.assertEqual(got.dtype, dtype)
+        np.testing.assert_array_equal(got.astype(np.float32), want.astype(dtype).astype(np.float32))
+
+    def test_forward_in_both_storages(self):
+        for name, counts in COUNTS.items():
+            for dtype in (BF16, np.dtype(np.float32)):
+                rows = sum(counts)
+                x = integers(rows + 11, 72, dtype=dtype, seed=1)
+                w = integers(len(counts), 40, 72, dtype=dtype, seed=2)
+                x[rows:] = np.nan
+                for mat_b in (w.swapaxes(1, 2), np.ascontiguousarray(w.swapaxes(1, 2))):
+                    with self.subTest(counts=name, dtype=dtype, strides=mat_b.strides):
+                        y = moesaic.grouped_mm(x, mat_b, offs=offsets(counts))
+                        self.same(y[:rows], forward(x[:rows], w, counts), dtype)
+                        self.same(y[rows:], np.zeros((11, 40)), dtype)
+
+    def test_out_keeps_its_tail_unless_told(self):
+        x, w, offs = integers(20, 16, seed=3), integers(2, 24, 16, seed=4), offsets([7, 6])
+        for tail, expected in ((None, 7.0), ("leave", 7.0), ("zero", 0.0)):
+            out = np.full((20, 24), 7.0, BF16)
+            result = moesaic.grouped_mm(x, w.swapaxes(1, 2), offs=offs, out=out, tail=tail)
+            self.assertIs(result, out)
+            self.same(out[:13], forward(x[:13], w, [7, 6]))
+            self.same(out[13:], np.full((7, 24), expected))
+
+    def test_fp32_out_of_bf16(self):
+        x, w = integers(9, 16, seed=5), integers(1, 8, 16, seed=6)
+        y = moesaic.grouped_mm(x, w.swapaxes(1, 2), offs=offsets([9]), out_dtype=np.float32)
+        self.same(y, forward(x, w, [9]), np.dtype(np.float32))
+
+    def test_strided_rows(self):
+        x, w = integers(9, 64, seed=5)[:, 16:48], integers(1, 8, 32, seed=6)
+        self.same(moesaic.grouped_mm(x, w.swapaxes(1, 2), offs=offsets([9])), forward(x, w, [9]))
+
+    def test_wgrad_and_two_by_two(self):
+        for name, counts in COUNTS.items():
+            with self.subTest(counts=name):
+                rows = sum(counts)
+                dy, x = integers(rows + 5, 24, seed=7), integers(rows + 5, 16, seed=8)
+                dy[rows:], x[rows:] = np.nan, np.inf
+                want = weight_gradient(dy[:rows], x[:rows], counts)
+                self.same(moesaic.wgrad(dy, x, offs=offsets(counts)), want)
+                self.same(moesaic.grouped_mm(dy.T, x, offs=offsets(counts)), want)
+
+    def test_wgrad_accumulates(self):
+        counts = [3, 0, 9]
+        dy, x = integers(12, 24, seed=9), integers(12, 16, seed=10)
+        want = weight_gradient(dy, x, counts)
+        main = np.full((3, 24, 16), 5.0, np.float32)
+        moesaic.wgrad(dy, x, offs=offsets(counts), out=main, accumulate=True)
+        np.testing.assert_array_equal(main, 5 + want)
+        stale = np.full((3, 24, 16), np.nan, np.float32)
+        moesaic.wgrad(dy, x, offs=offsets(counts), out=stale)
+        np.testing.assert_array_equal(stale, want)
+        turned = np.zeros((3, 16, 24), np.float32)  # [E, K, N] storage
+        moesaic.wgrad(dy, x, offs=offsets(counts), out=turned.swapaxes(1, 2))
+        np.testing.assert_array_equal(turned, want.swapaxes(1, 2))
+
+    def test_swiglu_in_three_orders(self):
+        counts, rng = [5, 0, 8], np.random.default_rng(11)
+        x = rng.standard_normal((15, 16)).astype(np.float32)
+        w_ug = rng.standard_normal((3, 48, 16)).astype(np.float32)
+        w_down = rng.standard_normal((3, 16, 24)).astype(np.float32)
+        u = forward(x, w_ug, counts)
+        for order, up, gate in (("up_gate", u[:, :24], u[:, 24:]), ("gate_up", u[:, 24:], u[:, :24]),
+                                ("interleaved", u[:, ::2], u[:, 1::2])):
+            y = moesaic.swiglu_mlp(x, w_ug, w_down, offs=offsets(counts), order=order)
+            want = forward(up * gate / (1 + np.exp(-gate)), w_down, counts)
+            np.testing.assert_allclose(y[:13], want[:13], rtol=1e-4, atol=1e-3)
+            np.testing.assert_array_equal(y[13:], 0)
+
+
+class Faults(unittest.TestCase):
+    def test_wrong_offsets_are_reported_once(self):
+        x, w = integers(20, 16, seed=1), integers(3, 8, 16, seed=2)
+        moesaic.read_fault()
+        moesaic.grouped_mm(x, w.swapaxes(1, 2), offs=np.array([9, 4, 20], np.int32))
+        moesaic.grouped_mm(x, w.swapaxes(1, 2), offs=np.array([9, 10, 21], np.int32))
+        self.assertEqual(moesaic.read_fault(), ("offs_not_monotonic", 1, 4))
+        self.assertIsNone(moesaic.read_fault())
+
+    def test_faults_of_other_threads_are_seen(self):
+        x, w = integers(20, 16, seed=1), integers(1, 8, 16, seed=2)
+        worker = threading.Thread(target=lambda: moesaic.grouped_mm(
+            x, w.swapaxes(1, 2), offs=np.array([-3], np.int32)))
+        worker.start()
+        worker.join()
+        self.assertEqual(moesaic.read_fault(), ("offs_out_of_range", 0, -3))
+
+
+class Refusals(unittest.TestCase):
+    def test_each_names_its_argument(self):
+        x, w, offs = integers(8, 16), integers(2, 24, 16), offsets([4, 4])
+        b = w.swapaxes(1, 2)
+        frozen = np.zeros((8, 24), BF16)
+        frozen.flags.writeable = False
+        memory = np.zeros(8 * 16 * 2 + 72, np.uint8)
+        odd = memory[-memory.ctypes.data % 64 + 2:][:256].view(BF16).reshape(8, 16)
+        cases = {
+            "mat_a: expected a NumPy array": lambda: moesaic.grouped_mm([1], b, offs=offs),
+            "mat_a: expected \\[M, 16\\]": lambda: moesaic.grouped_mm(integers(8, 24), b, offs=offs),
+            "mat_a: expected bf16 or f32": lambda: moesaic.grouped_mm(x.astype(np.float16), b, offs=offs),
+            "mat_a: expected row-major": lambda: moesaic.grouped_mm(integers(16, 8).T, b, offs=offs),
+            "mat_a: expected a 16-byte aligned": lambda: moesaic.grouped_mm(odd, b, offs=offs),
+            "mat_b: expected bf16": lambda: moesaic.grouped_mm(x, b.astype(np.float32), offs=offs),
+            "mat_b: expected three": lambda: moesaic.grouped_mm(x, b[None], offs=offs),
+            "mat_b: .*multiples of 8": lambda: moesaic.grouped_mm(x, integers(2, 16, 23), offs=offs),
+            "mat_b: .*unit stride": lambda: moesaic.grouped_mm(x, integers(2, 16, 48)[:, :, ::2], offs=offs),
+            "offs: expected i32": lambda: moesaic.grouped_mm(x, b, offs=offs.astype(np.int64)),
+            "offs: expected \\[2\\]": lambda: moesaic.grouped_mm(x, b, offs=offs[:1]),
+            "out: expected \\[8, 24\\]": lambda: moesaic.grouped_mm(x, b, offs=offs, out=np.zeros((8, 32), BF16)),
+            "out: expected a writable": lambda: moesaic.grouped_mm(x, b, offs=offs, out=frozen),
+            "out: expected memory apart from mat_a": lambda: moesaic.grouped_mm(
+                x, integers(2, 16, 16), offs=offs, out=x),
+            "out_dtype: expected": lambda: moesaic.grouped_mm(x, b, offs=offs, out_dtype=np.float16),
+            "tail: expected": lambda: moesaic.grouped_mm(x, b, offs=offs, tail="keep"),
+            "grad_out: expected two": lambda: moesaic.wgrad(b, x, offs=offs),
+            "mat_a: expected 8 rows": lambda: moesaic.wgrad(x, integers(9, 16), offs=offs),
+            "out: expected a buffer": lambda: moesaic.wgrad(x, x, offs=offs, accumulate=True),
+            "order: expected": lambda: moesaic.swiglu_mlp(x, w, w, offs=offs, order="gate"),
+        }
+        for message, call in cases.items():
+            with self.subTest(message=message), self.assertRaisesRegex(moesaic.InvalidArgument, message):
+                call()
+
+
+if __name__ == "__main__":
+    unittest.main()
