@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "backends/onednn/widened.hpp"
+
 namespace moesaic::backends::onednn {
 namespace {
 
@@ -114,9 +116,22 @@ class DnnlMatmul final : public Matmul {
   dnnl::matmul primitive_;
 };
 
+/// The smallest product that shows whether a type is multiplied at all.
+MatmulSpec probe_spec(DType dtype) {
+  MatmulSpec spec;
+  spec.m = spec.n = spec.k = 8;
+  spec.ab_dtype = dtype;
+  spec.d_dtype = DType::f32;
+  spec.a_row_stride = spec.b_row_stride = spec.d_row_stride = 8;
+  return spec;
+}
+
 }  // namespace
 
 std::shared_ptr<const Matmul> compile(const MatmulSpec& spec) {
+  if (spec.ab_dtype == DType::bf16 && !multiplies_bf16()) {
+    return compile_widened(spec);
+  }
   const ThreadLimit limit(spec.threads);
   try {
     return std::make_shared<DnnlMatmul>(spec);
@@ -128,19 +143,25 @@ std::shared_ptr<const Matmul> compile(const MatmulSpec& spec) {
   }
 }
 
-Support supports_dtype(DType dtype) {
-  MatmulSpec spec;
-  spec.m = spec.n = spec.k = 8;
-  spec.ab_dtype = dtype;
-  spec.d_dtype = DType::f32;
-  spec.a_row_stride = spec.b_row_stride = spec.d_row_stride = 8;
+Support supports_f32() {
   try {
-    compile(spec);
+    const DnnlMatmul probe(probe_spec(DType::f32));
     return {true, {}};
-  } catch (const Error&) {
-    return {false, "this CPU cannot multiply " + std::string(name(dtype)) + " through oneDNN " +
-                       version() + " (it needs AVX-512, better with avx512_bf16 or amx_bf16)"};
+  } catch (const dnnl::error& error) {
+    return {false, "oneDNN " + version() + " multiplies nothing on this CPU: " + error.what()};
   }
+}
+
+bool multiplies_bf16() {
+  static const bool kMultiplies = [] {
+    try {
+      const DnnlMatmul probe(probe_spec(DType::bf16));
+      return true;
+    } catch (const dnnl::error&) {
+      return false;
+    }
+  }();
+  return kMultiplies;
 }
 
 std::string version() {
@@ -150,11 +171,18 @@ std::string version() {
 }
 
 std::size_t packed_bytes(const MatmulSpec& spec) {
+  if (spec.ab_dtype == DType::bf16 && !multiplies_bf16()) {
+    return widened_packed_bytes(spec);
+  }
   const ThreadLimit limit(spec.threads);
   return packed_b(spec).get_size();
 }
 
 void pack(const MatmulSpec& spec, const void* strided, void* packed) {
+  if (spec.ab_dtype == DType::bf16 && !multiplies_bf16()) {
+    pack_widened(spec, strided, packed);
+    return;
+  }
   const ThreadLimit limit(spec.threads);
   Memory source(strided_b(spec), cpu_engine(), const_cast<void*>(strided));
   Memory destination(packed_b(spec), cpu_engine(), packed);

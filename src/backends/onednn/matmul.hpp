@@ -41,12 +41,15 @@ class Matmul {
   virtual void run(const void* a, const void* b, void* d, std::byte* scratch) const = 0;
 };
 
-/// Compiles `spec` for the CPU this runs on.
+/// Compiles `spec` for the CPU this runs on; BF16 that the CPU lacks is widened, see widened.hpp.
 /// @throws Error{unsupported} with oneDNN's reason.
 std::shared_ptr<const Matmul> compile(const MatmulSpec& spec);
 
-/// Whether this CPU and this oneDNN multiply `dtype` at all.
-Support supports_dtype(DType dtype);
+/// Whether this oneDNN multiplies FP32 on this CPU.
+Support supports_f32();
+/// Whether it multiplies BF16 by itself (AVX-512 or AMX); otherwise `compile` widens operands to
+/// FP32.
+bool multiplies_bf16();
 
 /// "2.6.3"
 std::string version();

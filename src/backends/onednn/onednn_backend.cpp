@@ -9,15 +9,13 @@
 #include "backends/onednn/activation.hpp"
 #include "backends/onednn/grouped.hpp"
 #include "backends/onednn/matmul.hpp"
-#include "core/validate.hpp"
 
 namespace moesaic::backends::onednn {
 namespace {
 
-const Support& dtype_support(DType dtype) {
-  static const Support f32 = supports_dtype(DType::f32);
-  static const Support bf16 = supports_dtype(DType::bf16);
-  return dtype == DType::f32 ? f32 : bf16;
+const Support& works() {
+  static const Support kWorks = supports_f32();
+  return kWorks;
 }
 
 using Make = std::shared_ptr<const detail::GroupedGemmImpl> (*)(std::string_view,
@@ -38,7 +36,7 @@ class OnednnImplementation final : public GroupedGemmImplementation {
       return {false,
               "oneDNN picks its blocking by the number of rows, so it is not batch invariant"};
     }
-    return dtype_support(core::operand_dtype(request.problem.format));
+    return works();
   }
   [[nodiscard]] std::shared_ptr<const detail::GroupedGemmImpl> make(
       const PlanRequest& request) const override {
@@ -54,15 +52,15 @@ class OnednnImplementation final : public GroupedGemmImplementation {
 class OnednnBackend final : public Backend {
  public:
   [[nodiscard]] BackendStatus status() const override {
-    const Support& bf16 = dtype_support(DType::bf16);
-    const Support& f32 = dtype_support(DType::f32);
-    std::string detail = "oneDNN " + version();
-    if (f32 && bf16) {
-      detail += ", f32 and bf16";
-    } else {
-      detail += f32 ? ", f32 only: " + bf16.reason : ": " + f32.reason;
+    if (!works()) {
+      return {"onednn", false, works().reason};
     }
-    return {"onednn", f32.ok, detail};
+    return {"onednn", true,
+            "oneDNN " + version() +
+                (multiplies_bf16()
+                     ? ", f32 and bf16"
+                     : ", f32; bf16 is widened to f32 tile by tile, since this CPU or oneDNN "
+                       "lacks it (AVX-512)")};
   }
   [[nodiscard]] DeviceKind device_kind() const noexcept override { return DeviceKind::cpu; }
   [[nodiscard]] std::span<const GroupedGemmImplementation* const> grouped_gemms() const override {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/onednn/widened.hpp"
 #include "support/expect_error.hpp"
 
 namespace moesaic::backends::onednn {
@@ -123,11 +124,38 @@ TEST(Compile, SaysWhatItCannot) {
                [&] { compile(spec); });
 }
 
-TEST(Compile, TypesOfThisCpu) {
-  EXPECT_TRUE(supports_dtype(DType::f32).ok);
-  const Support bf16 = supports_dtype(DType::bf16);
-  EXPECT_EQ(bf16.ok, bf16.reason.empty());
+TEST(Compile, F32IsMultipliedEverywhere) {
+  EXPECT_TRUE(supports_f32().ok);
   EXPECT_EQ(version().find("2."), 0u) << version();
+}
+
+// What a processor without AVX-512 runs must agree with what this one runs, whichever that is.
+TEST(Widened, SmallIntegersExactlyWithAndWithoutAccumulation) {
+  MatmulSpec spec = spec_of(5);
+  spec.ab_dtype = spec.d_dtype = DType::bf16;
+  std::vector<BFloat16> a(5 * 16), b(16 * 8), got(5 * 8), want(5 * 8);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = BFloat16(static_cast<float>(i % 5) - 2.0F);
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = BFloat16(static_cast<float>(i % 3) - 1.0F);
+  for (const bool accumulate : {false, true}) {
+    spec.accumulate = accumulate;
+    for (std::size_t row = 0; row < 5; ++row) {
+      for (std::size_t column = 0; column < 8; ++column) {
+        float sum = accumulate ? 3.0F : 0.0F;
+        for (std::size_t i = 0; i < 16; ++i) {
+          const std::size_t at = i * static_cast<std::size_t>(spec.b_row_stride) +
+                                 column * static_cast<std::size_t>(spec.b_column_stride);
+          sum += static_cast<float>(a[row * 16 + i]) * static_cast<float>(b[at]);
+        }
+        want[row * 8 + column] = BFloat16(sum);
+        got[row * 8 + column] = BFloat16(3.0F);
+      }
+    }
+    const std::shared_ptr<const Matmul> product = compile_widened(spec);
+    std::vector<std::byte> scratch(product->scratch_bytes() + 64);
+    const std::size_t skip = (64 - reinterpret_cast<std::uintptr_t>(scratch.data()) % 64) % 64;
+    product->run(a.data(), b.data(), got.data(), scratch.data() + skip);
+    EXPECT_EQ(got, want) << "accumulate " << accumulate;
+  }
 }
 
 }  // namespace
