@@ -31,13 +31,15 @@ class Sm90Grouped final : public GroupedGemmImplementation {
     if (!grouped) {
       return grouped;
     }
-    if (!launch::matches(instance_, request.problem, request.device.num_sms)) {
-      return {false,
-              "it is compiled for another pass, weight storage or output type, or needs more SMs"};
+    const Support match = launch::matches(instance_, request.problem, request.device.num_sms);
+    if (!match) {
+      return match;
     }
-    const Instance& chosen = launch::choose_instance(request.problem, request.device.num_sms);
-    if (&chosen != &instance_ && request.options.implementation != name_) {
-      return {false, std::string(chosen.name) + " is faster at these sizes"};
+    const Instance& chosen = launch::choose_instance(request.problem, request.device.num_sms,
+                                                     request.options.batch_invariant);
+    const bool named = request.options.implementation == name_ && !request.options.batch_invariant;
+    if (&chosen != &instance_ && !named) {
+      return {false, std::string(chosen.name) + " is taken at these sizes"};
     }
     return {true, {}};
   }

@@ -22,13 +22,20 @@ inline constexpr int kMaxExperts = 8192;     ///< Bounds the shared table of til
 inline constexpr int kExpertsPerGroup = 32;  ///< One expert per lane.
 inline constexpr int kMaxGroups = kMaxExperts / kExpertsPerGroup;
 
+/// What a CTA of forward or dgrad works out once from the offsets, in shared memory.
+struct GroupTable {
+  std::int32_t groups[kMaxGroups + 1];  ///< Tile rows before each group of experts.
+  std::int32_t last_segment_end;        ///< Last row that any valid segment ends at.
+};
+
 /// One compiled kernel: a row of sm90_instances.def.
 struct KernelConfig {
   bool wgrad = false;  ///< Contracts the rows of an expert; else rows are the M side.
   int tile_m = 128, tile_n = 256;
   int stages = 4;
   int group_m = 8;  ///< Raster: tile rows that share columns of b, see math/tile_order.hpp.
-  int cluster = 1;  ///< CTAs side by side along N that share the rows of a by multicast: 1 or 2.
+  int cluster =
+      1;  ///< CTAs side by side along N that share the rows of a by multicast: 1 or 2; 1 in wgrad.
   bool split_n = false;     ///< Both warpgroups take all rows and half the columns: for few rows.
   bool b_mn_major = false;  ///< b is contiguous along N (wgrad: always, for both operands).
   bool f32_out = false;
@@ -58,7 +65,7 @@ struct KernelConfig {
   }
   /// The walk's table stands behind everything else.
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t smem_bytes() const {
-    return smem().total_bytes + (wgrad ? 0 : (kMaxGroups + 2) * 4);
+    return smem().total_bytes + (wgrad ? 0 : static_cast<std::int64_t>(sizeof(GroupTable)));
   }
   bool operator==(const KernelConfig&) const = default;
 };

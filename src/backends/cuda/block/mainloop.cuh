@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer warpgroup's multiply-add over the ring: a stage goes back to the producer as soon as its
-// wgmma group is done.
+// A consumer warpgroup's multiply-add over the ring: a stage goes back to the producer as soon as
+// its wgmma group is done.
 #pragma once
 
 #include <cstdint>

@@ -108,23 +108,6 @@ __device__ __forceinline__ void load_ragged(const CUtensorMap* map, PanelCopy co
   }
 }
 
-/// The same for every CTA of the cluster.
-template <KernelConfig kConfig, int kWidth>
-__device__ __forceinline__ void load_ragged_shared(const CUtensorMap* map, PanelCopy copy,
-                                                   std::uint32_t to, std::uint32_t full,
-                                                   const RaggedCoordinates& at, int column) {
-  if (copy == PanelCopy::whole) {
-    ptx::load_box_multicast<5>(to, map, full, kAllCtas<kConfig>,
-                               {0, at.row, column / 64, at.wrap, at.end});
-  } else {
-#pragma unroll
-    for (int panel = 0; panel < kWidth / 64; ++panel) {
-      ptx::load_box_multicast<4>(to + panel * math::panel_bytes(kBlockK), map, full,
-                                 kAllCtas<kConfig>, {column + panel * 64, at.row, at.wrap, at.end});
-    }
-  }
-}
-
 template <KernelConfig kConfig>
 __device__ __forceinline__ void load_weight_stage(const TensorMaps& maps,
                                                   const KernelParams& params,
@@ -134,19 +117,10 @@ __device__ __forceinline__ void load_weight_stage(const TensorMaps& maps,
   const std::uint32_t full = ring.full(stage);
   const RaggedCoordinates at = ragged(tile.rows.begin, tile.rows.rows(), row_block * kBlockK);
   ptx::barrier_arrive_expect(full, Ring<kConfig>::stage_bytes());
-  if constexpr (kConfig.cluster == 1) {
-    load_ragged<kConfig.tile_m>(&maps.a, params.a_panels, ring.a(stage), full, at,
-                                static_cast<int>(tile.n_begin));
-  } else {
-    constexpr int kColumns = kConfig.tile_m / kConfig.cluster;
-    const int first = static_cast<int>(ptx::cluster_rank()) * kColumns;
-    load_ragged_shared<kConfig, kColumns>(
-        &maps.a, params.a_panels,
-        ring.a(stage) + static_cast<std::uint32_t>(first / 64 * math::panel_bytes(kBlockK)), full,
-        at, static_cast<int>(tile.n_begin) + first);
-  }
+  load_ragged<kConfig.tile_m>(&maps.a, params.a_panels, ring.a(stage), full, at,
+                              static_cast<int>(tile.n_begin));
   load_ragged<kConfig.tile_n>(&maps.b, params.b_panels, ring.b(stage), full, at,
-                              static_cast<int>(tile.k_begin) + cta_column<kConfig>());
+                              static_cast<int>(tile.k_begin));
 }
 
 }  // namespace moesaic::backends::cuda

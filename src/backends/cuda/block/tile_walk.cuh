@@ -35,12 +35,6 @@ __device__ __forceinline__ int inclusive_sum(int value) {
   return value;
 }
 
-/// What a CTA of forward or dgrad works out once from the offsets, in shared memory.
-struct GroupTable {
-  std::int32_t groups[kMaxGroups + 1];  ///< Tile rows before each group of experts.
-  std::int32_t last_segment_end;        ///< Last row that any valid segment ends at.
-};
-
 /// Fills the table. All threads of the CTA call it; it synchronizes them.
 __device__ inline void build_group_table(const KernelParams& params, GroupTable& table) {
   const int warp = static_cast<int>(threadIdx.x / 32);

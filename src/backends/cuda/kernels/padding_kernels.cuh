@@ -65,7 +65,16 @@ __global__ void unpad_kernel(const PaddingParams p) {
     }
   }
   if (!p.zero_tail) return;
-  const std::int64_t first = math::tail_begin(p.offs, p.num_experts, p.max_rows);
+  __shared__ int last_end;
+  if (threadIdx.x == 0) last_end = 0;
+  __syncthreads();
+  for (auto expert = static_cast<std::int32_t>(threadIdx.x); expert < p.num_experts;
+       expert += static_cast<std::int32_t>(blockDim.x)) {
+    atomicMax(&last_end, static_cast<int>(math::expert_rows(p.offs, expert, p.max_rows).end));
+  }
+  __syncthreads();
+  const std::int64_t first =
+      math::tail_begin_after(p.offs[p.num_experts - 1], last_end, p.max_rows);
   for (std::int64_t row = first + warp; row < p.max_rows; row += warps) {
     unsigned char* line = p.ragged_out + row * p.ragged_pitch_bytes;
     for (std::int64_t byte = lane_id() * 16; byte < p.row_bytes; byte += 32 * 16) {

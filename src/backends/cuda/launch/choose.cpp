@@ -12,8 +12,6 @@
 namespace moesaic::backends::cuda::launch {
 namespace {
 
-constexpr std::int64_t kMaxWidth = std::int64_t{1} << 30;
-
 bool b_is_mn_major(const GroupedGemmProblem& problem) {
   return (problem.pass == Pass::forward) != (problem.weights == WeightStorage::enk);
 }
@@ -23,14 +21,43 @@ std::int64_t output_width(const GroupedGemmProblem& problem) {
   return problem.pass == Pass::forward ? problem.n : problem.k;
 }
 
+/// Whether a kernel's 32-bit tile indices hold the problem, also where wrong offsets make segments
+/// overlap.
+bool indices_fit(const KernelConfig& config, const GroupedGemmProblem& problem) {
+  if (config.wgrad) {
+    const bool enk = problem.weights == WeightStorage::enk;
+    return math::weight_tiles_fit<std::int32_t>(problem.num_experts, enk ? problem.n : problem.k,
+                                                enk ? problem.k : problem.n, config.tile_m,
+                                                config.tile_n);
+  }
+  return math::local_tiles_fit<std::int32_t>(problem.max_rows, output_width(problem), config.tile_m,
+                                             config.tile_n) &&
+         math::row_tile_prefix_fits_int32(problem.max_rows, problem.num_experts, config.tile_m);
+}
+
 }  // namespace
 
-bool matches(const Instance& instance, const GroupedGemmProblem& problem, int num_sms) {
+Support matches(const Instance& instance, const GroupedGemmProblem& problem, int num_sms) {
   const KernelConfig& config = instance.config;
   const bool wgrad = problem.pass == Pass::wgrad;
-  const bool f32_out = problem.d_dtype == DType::f32;
-  return config.wgrad == wgrad && config.f32_out == f32_out && config.cluster <= num_sms &&
-         (wgrad || config.b_mn_major == b_is_mn_major(problem));
+  if (config.wgrad != wgrad) {
+    return {false, config.wgrad ? "it computes wgrad" : "it computes forward and dgrad"};
+  }
+  if (config.f32_out != (problem.d_dtype == DType::f32)) {
+    return {false, config.f32_out ? "it writes f32" : "it writes bf16"};
+  }
+  if (!wgrad && config.b_mn_major != b_is_mn_major(problem)) {
+    return {false, config.b_mn_major ? "it reads weights whose contraction is strided"
+                                     : "it reads weights whose contraction is contiguous"};
+  }
+  if (config.cluster > num_sms) {
+    return {false, "it needs " + std::to_string(config.cluster) + " SMs, the limit is " +
+                       std::to_string(num_sms)};
+  }
+  if (!indices_fit(config, problem)) {
+    return {false, "its tiles would not fit 32-bit indices"};
+  }
+  return {true, {}};
 }
 
 Support supports_grouped(const PlanRequest& request, Strategy strategy) {
@@ -51,27 +78,28 @@ Support supports_grouped(const PlanRequest& request, Strategy strategy) {
     return {false, "it takes at most " + std::to_string(kMaxExperts) + " experts, not " +
                        std::to_string(problem.num_experts)};
   }
-  if (problem.max_rows >= kRaggedRows || problem.n > kMaxWidth || problem.k > kMaxWidth) {
-    return {false, "it takes fewer than 2^30 rows and widths up to 2^30"};
+  if (problem.max_rows >= kRaggedRows) {
+    return {false, "it takes fewer than 2^30 rows, not " + std::to_string(problem.max_rows)};
   }
-  const bool fits =
-      problem.pass == Pass::wgrad
-          ? math::weight_tiles_fit<std::int32_t>(problem.num_experts, problem.n, problem.k, 128,
-                                                 256)
-          : math::local_tiles_fit<std::int32_t>(problem.max_rows, output_width(problem), 64, 128);
-  if (!fits) {
-    return {false, "its tiles would not fit 32-bit indices"};
+  for (const Instance& instance : kInstances) {
+    if (matches(instance, problem, request.device.num_sms)) {
+      return {true, {}};
+    }
   }
-  return {true, {}};
+  return {false, "no kernel's 32-bit tile indices hold " + std::to_string(problem.num_experts) +
+                     " experts of " + std::to_string(problem.max_rows) + " rows at these widths"};
 }
 
-const Instance& choose_instance(const GroupedGemmProblem& problem, int num_sms) {
+const Instance& choose_instance(const GroupedGemmProblem& problem, int num_sms,
+                                bool batch_invariant) {
   // Rows per expert decide, as if they were balanced: the host knows no more. NB-0003.
-  constexpr std::int64_t kFewRows = 64;  // weights stream: small units, deep ring
-  constexpr std::int64_t kPairRows =
-      4096;  // a pair of CTAs pays off from here on where b is MN-major
+  constexpr std::int64_t kFewRows = 64;     // the weights stream: small units, deep ring
+  constexpr std::int64_t kPairRows = 4096;  // where b is MN-major a pair of CTAs pays from here on
   const std::int64_t mean = math::ceil_div<std::int64_t>(problem.max_rows, problem.num_experts);
   const auto preferred = [&](const KernelConfig& config) {
+    if (batch_invariant) {
+      return config.tile_m == 128 && config.cluster == 1;
+    }
     if (mean <= kFewRows) {
       return config.tile_m == 64;
     }

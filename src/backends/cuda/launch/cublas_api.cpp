@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <limits>
 
 namespace moesaic::backends::cuda::launch {
 namespace {
@@ -14,6 +15,17 @@ template <class Function>
 bool resolve(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
   return function != nullptr;
+}
+
+/// cuBLAS's leading dimensions are int.
+int leading(const char* argument, std::int64_t stride) {
+  if (stride > std::numeric_limits<int>::max()) {
+    throw Error(ErrorCode::invalid_argument, std::string(argument) +
+                                                 ": expected a row stride below 2^31 for a cuBLAS "
+                                                 "product, got " +
+                                                 std::to_string(stride));
+  }
+  return static_cast<int>(stride);
 }
 
 CublasLibrary load() {
@@ -38,6 +50,7 @@ CublasLibrary load() {
                       resolve(library, "cublasDestroy_v2", api.destroy) &&
                       resolve(library, "cublasSetStream_v2", api.set_stream) &&
                       resolve(library, "cublasSetWorkspace_v2", api.set_workspace) &&
+                      resolve(library, "cublasSetMathMode", api.set_math_mode) &&
                       resolve(library, "cublasGemmStridedBatchedEx", api.gemm_strided_batched);
   if (!result.support) {
     result.support.reason = "the cuBLAS found here lacks a function that it needs";
@@ -59,7 +72,15 @@ void check_cublas(cublasStatus_t status, const char* call) {
   }
 }
 
-CublasHandle::CublasHandle() { check_cublas(cublas().api.create(&handle_), "cublasCreate"); }
+CublasHandle::CublasHandle() {
+  check_cublas(cublas().api.create(&handle_), "cublasCreate");
+  // Sums of a split contraction stay FP32: the contract rounds once.
+  check_cublas(
+      cublas().api.set_math_mode(
+          handle_, static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
+                                             CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+      "cublasSetMathMode");
+}
 
 CublasHandle::~CublasHandle() { cublas().api.destroy(handle_); }
 
@@ -83,9 +104,9 @@ void CublasHandle::multiply(const DenseProduct& p) {
   check_cublas(
       cublas().api.gemm_strided_batched(
           handle_, b_op, a_op, static_cast<int>(p.n), static_cast<int>(p.m), static_cast<int>(p.k),
-          &alpha, p.b, CUDA_R_16BF, static_cast<int>(p.b_row_stride), p.b_batch_stride, p.a,
-          CUDA_R_16BF, static_cast<int>(p.a_row_stride), p.a_batch_stride, &beta, p.d,
-          p.f32_out ? CUDA_R_32F : CUDA_R_16BF, static_cast<int>(p.d_row_stride), p.d_batch_stride,
+          &alpha, p.b, CUDA_R_16BF, leading("b", p.b_row_stride), p.b_batch_stride, p.a,
+          CUDA_R_16BF, leading("a", p.a_row_stride), p.a_batch_stride, &beta, p.d,
+          p.f32_out ? CUDA_R_32F : CUDA_R_16BF, leading("d", p.d_row_stride), p.d_batch_stride,
           static_cast<int>(p.batch), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
       "cublasGemmStridedBatchedEx");
 }

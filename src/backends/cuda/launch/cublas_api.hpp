@@ -19,6 +19,7 @@ struct CublasApi {
   decltype(&cublasDestroy_v2) destroy;
   decltype(&cublasSetStream_v2) set_stream;
   decltype(&cublasSetWorkspace_v2) set_workspace;
+  decltype(&cublasSetMathMode) set_math_mode;
   // Spelled out: in C++ the header overloads this name.
   cublasStatus_t (*gemm_strided_batched)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int,
                                          int, int, const void* alpha, const void* a, cudaDataType,

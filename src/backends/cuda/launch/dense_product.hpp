@@ -11,6 +11,11 @@ inline const char* offset(const void* data, std::int64_t elements, std::int64_t 
   return static_cast<const char*>(data) + elements * element_bytes;
 }
 
+/// Stride of rows; a matrix of one row may have any, which is then not used.
+inline std::int64_t row_stride(const ConstTensorView& matrix, std::size_t axis) {
+  return matrix.shape[axis] > 1 ? matrix.stride[axis] : matrix.shape[axis + 1];
+}
+
 /// Expert `expert`'s product over `rows` rows, with operand addresses still those of expert and row
 /// 0.
 inline DenseProduct dense_product(const GroupedGemmProblem& problem, const GroupedGemmArgs& args,
@@ -29,9 +34,9 @@ inline DenseProduct dense_product(const GroupedGemmProblem& problem, const Group
     product.a = left.data;
     product.b = right.data;
     product.a_transposed = true;
-    product.a_row_stride = left.stride[0];
-    product.b_row_stride = right.stride[0];
-    product.d_row_stride = args.d.stride[1];
+    product.a_row_stride = row_stride(left, 0);
+    product.b_row_stride = row_stride(right, 0);
+    product.d_row_stride = row_stride(args.d, 1);
   } else {
     product.m = rows;
     product.n = args.d.shape[1];
@@ -39,9 +44,9 @@ inline DenseProduct dense_product(const GroupedGemmProblem& problem, const Group
     product.a = args.a.qdata.data;
     product.b = args.b.qdata.data;
     product.b_transposed = (problem.pass == Pass::forward) == enk;
-    product.a_row_stride = args.a.qdata.stride[0];
-    product.b_row_stride = args.b.qdata.stride[1];
-    product.d_row_stride = args.d.stride[0];
+    product.a_row_stride = row_stride(args.a.qdata, 0);
+    product.b_row_stride = row_stride(args.b.qdata, 1);
+    product.d_row_stride = row_stride(args.d, 0);
   }
   product.d = args.d.data;
   return product;

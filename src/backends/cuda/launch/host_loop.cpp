@@ -89,8 +89,8 @@ class HostLoop final : public detail::GroupedGemmImpl {
   }
   static void clear_rows(const TensorView& d, std::int64_t first, cudaStream_t stream) {
     const std::int64_t bytes = size_bytes(d.dtype);
-    clear_matrix(offset(d.data, first * d.stride[0], bytes), d.stride[0], d.shape[0] - first,
-                 d.shape[1], bytes, stream);
+    clear_matrix(offset(d.data, first * row_stride(d, 0), bytes), row_stride(d, 0),
+                 d.shape[0] - first, d.shape[1], bytes, stream);
   }
 
   std::unique_ptr<CublasHandle> handle_;

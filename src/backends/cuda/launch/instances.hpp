@@ -33,11 +33,32 @@ constexpr bool all_fit() {
     const bool registers = config.accumulators() <= 192;  // of 232 per consumer thread
     const bool boxes = config.tile_m <= 256 && config.tile_n <= 256 &&
                        config.tile_m % (config.split_n ? 64 : 128) == 0 &&
-                       config.columns_per_warpgroup() % 64 == 0;
+                       config.columns_per_warpgroup() % 64 == 0 &&
+                       (config.cluster == 1 || (config.cluster == 2 && !config.wgrad));
     if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes) return false;
   }
   return true;
 }
 static_assert(all_fit(), "an instance exceeds shared memory, registers or a copy box");
+
+/// Every pass, storage and output type has a 128-row instance that runs on a single SM.
+constexpr bool all_served() {
+  for (const bool wgrad : {false, true}) {
+    for (const bool f32_out : {false, true}) {
+      for (const bool b_mn_major : {false, true}) {
+        bool served = wgrad && !b_mn_major;  // wgrad has one layout
+        for (const Instance& instance : kInstances) {
+          const KernelConfig& config = instance.config;
+          served = served ||
+                   (config.wgrad == wgrad && config.f32_out == f32_out &&
+                    config.b_mn_major == b_mn_major && config.cluster == 1 && config.tile_m == 128);
+        }
+        if (!served) return false;
+      }
+    }
+  }
+  return true;
+}
+static_assert(all_served(), "a pass, storage or output type has no instance without a pair");
 
 }  // namespace moesaic::backends::cuda

@@ -5,8 +5,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
+#include <string>
 
 #include "backends/cuda/launch/baselines.hpp"
 #include "backends/cuda/launch/choose.hpp"
@@ -21,13 +23,21 @@
 namespace moesaic::backends::cuda::launch {
 namespace {
 
+/// No device holds a batch of this size.
+constexpr std::int64_t kMostBatchBytes = std::int64_t{1} << 40;
+
 class PaddedBmm final : public detail::GroupedGemmImpl {
  public:
   explicit PaddedBmm(const PlanRequest& request)
       : GroupedGemmImpl(request.problem, request.device),
         capacity_(capacity_rows(request.problem.capacity, request.problem.max_rows,
                                 request.problem.num_experts)),
-        overflow_(request, choose_instance(request.problem, request.device.num_sms)) {
+        overflow_(request, choose_instance(request.problem, request.device.num_sms, false)) {
+    if (first_bytes() >= kMostBatchBytes || second_bytes() >= kMostBatchBytes) {
+      throw Error(ErrorCode::unsupported, "capacity: " + std::to_string(problem().num_experts) +
+                                              " experts of " + std::to_string(capacity_) +
+                                              " rows reserve more than 2^40 bytes");
+    }
     const DeviceScope scope(request.device.device.index);
     handle_ = std::make_unique<CublasHandle>();
   }
@@ -68,9 +78,11 @@ class PaddedBmm final : public detail::GroupedGemmImpl {
   [[nodiscard]] std::int64_t operand_columns(bool first) const {
     return first == (problem().pass == Pass::forward) ? problem().k : problem().n;
   }
+  /// Saturates: a plan whose batch does not fit memory is refused by its constructor.
   [[nodiscard]] std::int64_t block_bytes(std::int64_t columns, std::int64_t element_bytes) const {
-    return math::round_up<std::int64_t>(problem().num_experts * capacity_ * columns * element_bytes,
-                                        256);
+    const std::int64_t rows = math::saturating_mul(problem().num_experts, capacity_);
+    return math::round_up<std::int64_t>(
+        std::min(kMostBatchBytes, math::saturating_mul(rows, columns * element_bytes)), 256);
   }
   [[nodiscard]] std::int64_t first_bytes() const { return block_bytes(operand_columns(true), 2); }
   [[nodiscard]] std::int64_t second_bytes() const {

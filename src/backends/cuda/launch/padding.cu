@@ -21,7 +21,8 @@ PaddingParams params(const GroupedGemmProblem& problem, const ConstTensorView& m
   p.max_rows = problem.max_rows;
   p.capacity = batch.capacity;
   p.ragged = static_cast<const unsigned char*>(matrix.data);
-  p.ragged_pitch_bytes = matrix.stride[0] * size_bytes(matrix.dtype);
+  p.ragged_pitch_bytes =
+      (problem.max_rows > 1 ? matrix.stride[0] : matrix.shape[1]) * size_bytes(matrix.dtype);
   p.padded = static_cast<unsigned char*>(batch.data);
   p.row_bytes = matrix.shape[1] * size_bytes(matrix.dtype);
   p.skip_overfull = batch.skip_overfull;

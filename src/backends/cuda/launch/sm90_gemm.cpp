@@ -14,9 +14,9 @@
 namespace moesaic::backends::cuda::launch {
 namespace {
 
-/// An operand without rows has no address; its map needs one all the same and never reads it.
+/// An operand without rows may have any address; its map needs a good one and never reads it.
 ConstTensorView with_address(ConstTensorView view, const void* stand_in) {
-  if (view.data == nullptr) {
+  if (view.shape[0] == 0) {
     view.data = stand_in;
   }
   return view;
@@ -92,7 +92,7 @@ TensorMaps Sm90Gemm::describe_wgrad(const GroupedGemmArgs& args, const Workspace
   params.d_row_stride = args.d.stride[1];
   params.d_expert_stride = args.d.stride[0];
   TensorMaps maps{};
-  maps.a = map_ragged_panels(left, config.tile_m / config.cluster, params.a_panels);
+  maps.a = map_ragged_panels(left, config.tile_m, params.a_panels);
   maps.b = map_ragged_panels(right, config.tile_n, params.b_panels);
   maps.d = map_weight_output(args.d);
   return maps;
