@@ -72,6 +72,8 @@ def grouped_mm(mat_a, mat_b, *, offs, out_dtype=None, out=None, tail=None):
     if tail is not None:
         _gemm.check_word("tail", tail, _gemm.TAILS)
     if len(a.shape) == 2 and len(b.shape) == 2:
+        if tail is not None:
+            refuse("tail", "None for 2-D times 2-D", repr(tail))
         return _wgrad(mat_a.T, mat_b, offs, out, False, out_dtype, ("mat_a", "mat_b"))
     _writable("out", out)
     call = _gemm.forward_call(

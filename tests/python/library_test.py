@@ -29,9 +29,9 @@ MIRRORS = {
 }
 
 
-def in_fresh_python(code, **environment):
+def in_fresh_python(code, *arguments, **environment):
     variables = {name: value for name, value in os.environ.items() if name != "MOESAIC_LIBRARY"}
-    return subprocess.run([sys.executable, "-B", "-c", code], env={**variables, **environment},
+    return subprocess.run([sys.executable, "-B", "-c", code, *arguments], env={**variables, **environment},
                           capture_output=True, text=True, check=False)
 
 
@@ -111,6 +111,20 @@ class Candidates(unittest.TestCase):
         self.assertTrue(found)
         for candidate in found:
             self.assertIn("n: expected", candidate.reason)
+
+    def test_no_experts_are_every_ones_reason(self):
+        # "cuda" refuses where there is no device or no such backend; nothing may end the process.
+        for device in ("cpu", "cuda"):
+            with self.subTest(device=device):
+                result = in_fresh_python(
+                    "import moesaic, sys\n"
+                    "try:\n"
+                    "    found = moesaic.candidates(num_experts=0, max_rows=8, n=8, k=8, device=sys.argv[1])\n"
+                    "    assert found and all('num_experts: expected' in c.reason for c in found), found\n"
+                    "except moesaic.DeviceFailure as error:\n"
+                    "    assert sys.argv[1] == 'cuda', error\n"
+                    "print('alive')\n", device, MOESAIC_LIBRARY=os.environ["MOESAIC_LIBRARY"])
+                self.assertEqual((result.returncode, result.stdout), (0, "alive\n"), result.stderr)
 
     def test_unknown_words_are_refused(self):
         with self.assertRaisesRegex(moesaic.InvalidArgument, "weights: expected 'enk' or 'ekn'"):

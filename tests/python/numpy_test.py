@@ -167,7 +167,8 @@ class Refusals(unittest.TestCase):
             "out: expected memory apart from mat_a": lambda: moesaic.grouped_mm(
                 x, integers(2, 16, 16), offs=offs, out=x),
             "out_dtype: expected": lambda: moesaic.grouped_mm(x, b, offs=offs, out_dtype=np.float16),
-            "tail: expected": lambda: moesaic.grouped_mm(x, b, offs=offs, tail="keep"),
+            "tail: expected 'leave'": lambda: moesaic.grouped_mm(x, b, offs=offs, tail="keep"),
+            "tail: expected None": lambda: moesaic.grouped_mm(x.T, x, offs=offs, tail="zero"),
             "grad_out: expected two": lambda: moesaic.wgrad(b, x, offs=offs),
             "mat_a: expected 8 rows": lambda: moesaic.wgrad(x, integers(9, 16), offs=offs),
             "out: expected a buffer": lambda: moesaic.wgrad(x, x, offs=offs, accumulate=True),

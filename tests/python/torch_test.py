@@ -1,84 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""moesaic.torch on CUDA where there is a device for it, on the CPU elsewhere: bit for bit on small
-integers, gradients, buffers, tracing, refusals."""
+"""moesaic.torch on CUDA where there is a device for it, on the CPU elsewhere: results, gradients,
+buffers, tracing."""
 
-import subprocess
-import sys
 import threading
 import unittest
 
-try:
-    import torch
-    import torch.utils.checkpoint
-except ImportError as error:
-    print(f"SKIPPED: {error} (pip install torch into the Python that runs this)")
-    sys.exit(0)
+from torch_cases import (BF16, COUNTS, CUDA, DEVICE, Case, MoesaicTest, forward, integers, needs_cuda,
+                         offsets, weight_gradient)
+
+import torch
+import torch.utils.checkpoint
 
 import moesaic.torch as m
-
-CUDA = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
-DEVICE = "cuda" if CUDA else "cpu"
-BF16 = torch.bfloat16
-COUNTS = ([16, 16, 16], [0, 0, 0], [0, 21, 0], [5, 7, 9], [1] * 40, [130, 1, 0, 65])
-needs_cuda = unittest.skipUnless(CUDA, "needs a CUDA device of compute capability 9.0")
-
-
-def integers(*shape, seed=0, dtype=BF16):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-1, 2, shape, generator=generator).to(dtype).to(DEVICE)
-
-
-def offsets(counts):
-    return torch.tensor(counts).cumsum(0).to(torch.int32).to(DEVICE)
-
-
-def segments(counts):
-    low = 0
-    for expert, count in enumerate(counts):
-        yield expert, low, low + count
-        low += count
-
-
-def forward(x, w_enk, counts):
-    y = torch.zeros(x.shape[0], w_enk.shape[1], device=DEVICE)
-    for expert, low, high in segments(counts):
-        y[low:high] = x[low:high].float() @ w_enk[expert].float().t()
-    return y
-
-
-def weight_gradient(dy, x, counts):
-    dw = torch.zeros(len(counts), dy.shape[1], x.shape[1], device=DEVICE)
-    for expert, low, high in segments(counts):
-        dw[expert] = dy[low:high].float().t() @ x[low:high].float()
-    return dw
-
-
-class Case:
-    """One routed layer of three experts with a tail of NaN rows."""
-
-    def __init__(self, counts=(9, 0, 21), tail=6, k=64, n=72):
-        self.counts, self.used = list(counts), sum(counts)
-        self.x = integers(self.used + tail, k, seed=1)
-        self.x[self.used:] = float("nan")
-        self.w = integers(len(self.counts), n, k, seed=2)
-        self.dy = integers(self.used + tail, n, seed=3)
-        self.dy[self.used:] = float("inf")
-        self.offs = offsets(self.counts)
-        self.y = forward(self.x[:self.used], self.w, self.counts).to(BF16)
-        self.dw = weight_gradient(self.dy[:self.used], self.x[:self.used], self.counts)
-        self.dx = torch.zeros(self.used, k, device=DEVICE)
-        for expert, low, high in segments(self.counts):
-            self.dx[low:high] = self.dy[low:high].float() @ self.w[expert].float()
-
-
-class MoesaicTest(unittest.TestCase):
-    def setUp(self):
-        m.read_fault()
-
-    def same(self, got, want, what=""):
-        self.assertEqual(tuple(got.shape), tuple(want.shape), what)
-        self.assertTrue(torch.equal(got.float(), want.float()), what)
 
 
 class Product(MoesaicTest):
@@ -121,6 +55,16 @@ class Product(MoesaicTest):
         empty = torch.empty(0, 16, dtype=BF16, device=DEVICE)
         self.assertEqual(m.grouped_mm(empty, w.transpose(-2, -1), offs=offsets([0, 0])).shape, (0, 8))
         self.same(m.wgrad(empty, empty, offs=offsets([0, 0])), torch.zeros(2, 16, 16, device=DEVICE))
+
+    @needs_cuda
+    def test_a_device_that_is_not_current(self):
+        if torch.cuda.device_count() < 2:
+            self.skipTest("one CUDA device here")
+        case = Case()
+        x, w, offs = (tensor.to("cuda:1") for tensor in (case.x, case.w, case.offs))
+        y = m.grouped_mm(x, w.transpose(-2, -1), offs=offs)
+        self.assertEqual((y.device.index, torch.cuda.current_device()), (1, 0))
+        self.same(y[:30].to(DEVICE), case.y)
 
     def test_a_part_of_the_device(self):
         case = Case()
@@ -273,41 +217,6 @@ class Tracing(MoesaicTest):
             use_reentrant=False).backward(case.dy)
         self.same(x.grad, case.dx.to(BF16))
 
-    @needs_cuda
-    def test_graphs_replay_new_offsets_and_keep_faults(self):
-        case = Case([8, 8, 8])
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            m.grouped_mm(case.x, case.w.transpose(-2, -1), offs=case.offs)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            y = m.grouped_mm(case.x, case.w.transpose(-2, -1), offs=case.offs)
-        for counts in ([24, 0, 0], [1, 2, 3], [0, 0, 0]):
-            case.offs.copy_(offsets(counts))
-            graph.replay()
-            used = sum(counts)
-            self.same(y[:used], forward(case.x[:used], case.w, counts).to(BF16), counts)
-        case.offs.copy_(torch.tensor([4, 99, 5], dtype=torch.int32))
-        graph.replay()
-        self.assertEqual(m.read_fault(), ("offs_out_of_range", 1, 99))
-        self.assertIsNone(m.read_fault())
-
-    @needs_cuda
-    def test_a_graph_captured_before_any_eager_call(self):
-        code = ("import torch, moesaic.torch as m\n"
-                "x = torch.ones(8, 64, device='cuda', dtype=torch.bfloat16)\n"
-                "w = torch.ones(1, 64, 64, device='cuda', dtype=torch.bfloat16)\n"
-                "offs = torch.tensor([8], device='cuda', dtype=torch.int32)\n"
-                "graph = torch.cuda.CUDAGraph()\n"
-                "with torch.cuda.graph(graph):\n"
-                "    y = m.grouped_mm(x, w, offs=offs)\n"
-                "graph.replay(); assert (y == 64).all(); offs.fill_(9); graph.replay()\n"
-                "print(m.read_fault())\n")
-        done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True,
-                              check=False)
-        self.assertIn("expert=0, value=9", done.stdout, done.stderr)
-
 
 class Faults(MoesaicTest):
     def test_reported_once_lowest_expert_first(self):
@@ -332,66 +241,6 @@ class Faults(MoesaicTest):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
-
-
-class Refusals(MoesaicTest):
-    def test_each_names_its_argument(self):
-        case = Case(tail=0)
-        x, b, offs = case.x, case.w.transpose(-2, -1), case.offs
-        odd = torch.zeros(30 * 64 + 1, dtype=BF16, device=DEVICE)[1:].view(30, 64)
-        grad = torch.zeros(30, 72, dtype=BF16, device=DEVICE, requires_grad=True)
-        trained = x.clone().requires_grad_()
-        cases = {
-            "bias: expected None": dict(bias=x),
-            "tail: expected": dict(tail="keep"),
-            "mat_a: expected a tensor": dict(mat_a=[1]),
-            "mat_a: expected \\[M, 64\\]": dict(mat_a=integers(30, 128)),
-            "mat_a: expected bf16": dict(mat_a=x.half()),
-            "mat_a: expected row-major": dict(mat_a=integers(64, 30).t()),
-            "mat_a: expected a 16-byte aligned": dict(mat_a=odd),
-            "mat_b: expected bf16": dict(mat_b=b.half()),
-            "mat_b: expected three": dict(mat_b=b[None]),
-            "mat_b: .*multiples of 8": dict(mat_b=integers(3, 63, 64).transpose(-2, -1)),
-            "mat_b: .*unit stride": dict(mat_b=integers(3, 64, 144)[:, :, ::2]),
-            "offs: expected a tensor": dict(offs=None),
-            "offs: expected i32": dict(offs=offs.long()),
-            "offs: expected \\[3\\]": dict(offs=offs[:2]),
-            "out: expected \\[30, 72\\]": dict(out=integers(30, 80)),
-            "out: expected memory apart from mat_a": dict(mat_b=integers(3, 64, 64), out=x),
-            "out: expected a tensor that requires no": dict(mat_a=trained, out=grad),
-            "out_dtype: expected": dict(out_dtype=torch.float16),
-            "input_grad_out: expected": dict(input_grad_out=integers(30, 72)),
-            "wgrad_out: expected \\[3, 72, 64\\]": dict(wgrad_out=integers(3, 64, 72)),
-            "wgrad_out: expected float32": dict(wgrad_out=integers(3, 72, 64).half()),
-            "wgrad_out: expected a buffer": dict(accumulate_wgrad=True),
-        }
-        for message, given in cases.items():
-            arguments = {"mat_a": x, "mat_b": b, "offs": offs, **given}
-            with self.subTest(message=message), self.assertRaisesRegex(m.InvalidArgument, message):
-                m.grouped_mm(arguments.pop("mat_a"), arguments.pop("mat_b"), **arguments)
-        with self.assertRaisesRegex(m.InvalidArgument, "out: expected None where a gradient"):
-            m.wgrad(trained, x, offs=offs, out=integers(3, 64, 64))
-
-    @needs_cuda
-    def test_a_device_that_is_not_current(self):
-        if torch.cuda.device_count() < 2:
-            self.skipTest("one CUDA device here")
-        case = Case()
-        x, w, offs = (tensor.to("cuda:1") for tensor in (case.x, case.w, case.offs))
-        y = m.grouped_mm(x, w.transpose(-2, -1), offs=offs)
-        self.assertEqual((y.device.index, torch.cuda.current_device()), (1, 0))
-        self.same(y[:30].to(DEVICE), case.y)
-
-    @needs_cuda
-    def test_devices(self):
-        case = Case()
-        with self.assertRaisesRegex(m.InvalidArgument, "offs: expected memory on cuda:0"):
-            m.grouped_mm(case.x, case.w.transpose(-2, -1), offs=case.offs.cpu())
-
-    def test_candidates_say_why(self):
-        found = m.candidates(num_experts=4, max_rows=64, n=64, k=64, device=DEVICE)
-        self.assertTrue(any(candidate.ok for candidate in found), found)
-        self.assertTrue(all(candidate.ok or candidate.reason for candidate in found))
 
 
 if __name__ == "__main__":

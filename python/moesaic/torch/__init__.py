@@ -26,6 +26,9 @@ def _autocast(*tensors):
     kind = tensors[0].device.type
     if not torch.is_autocast_enabled(kind):
         return tensors
+    dtype = torch.get_autocast_dtype(kind)
+    if dtype != torch.bfloat16:
+        refuse("autocast", f"dtype torch.bfloat16 for {kind}", dtype)
     return tuple(tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
                  for tensor in tensors)
 
@@ -44,7 +47,8 @@ def grouped_mm(mat_a, mat_b, *, offs, bias=None, out_dtype=None, out=None, input
     row of expert e; rows at or past offs[-1] are never read. mat_b is read as it lies: a transposed
     view of [E, N, K] storage (the usual call) or [E, K, N] storage, never a copy.
     2-D times 2-D contracts the rows of each expert: mat_a [N, M], a transposed view of [M, N], and
-    mat_b [M, K] give [E, N, K]; that is wgrad(mat_a.t(), mat_b).
+    mat_b [M, K] give [E, N, K]; that is wgrad(mat_a.t(), mat_b), which also accumulates. It takes
+    out and out_dtype, and refuses what has no meaning for it.
 
     bias             None; anything else is refused.
     out_dtype        bfloat16 or float32; by default that of mat_a.
@@ -56,7 +60,8 @@ def grouped_mm(mat_a, mat_b, *, offs, bias=None, out_dtype=None, out=None, input
     tail             what happens to output rows past offs[-1]: "zero", "leave", or None: zero in a
                      tensor that is made here, left in one that is given.
 
-    With a buffer given, the result can be differentiated once.
+    With a buffer given, the result can be differentiated once. A buffer for the gradient of an
+    operand that requires none is refused, unless gradients are off altogether (torch.no_grad()).
     Wrong offsets harm nothing; read_fault() tells of them. Raises InvalidArgument by the argument's
     name before anything is launched.
     """
@@ -75,7 +80,8 @@ def grouped_mm(mat_a, mat_b, *, offs, bias=None, out_dtype=None, out=None, input
     _check_tensors(mat_a=mat_a, mat_b=mat_b, offs=offs)
     mat_a, mat_b = _autocast(mat_a, mat_b)
     if mat_a.dim() == 2 and mat_b.dim() == 2:
-        _refuse_buffers(input_grad_out=input_grad_out, wgrad_out=wgrad_out)
+        _refuse_for_two_by_two(input_grad_out=input_grad_out, wgrad_out=wgrad_out, tail=tail,
+                               accumulate_wgrad=accumulate_wgrad or None)
         return _wgrad(mat_a.t(), mat_b, offs, out, False, out_dtype, ("mat_a", "mat_b"))
     if accumulate_wgrad and wgrad_out is None:
         refuse("wgrad_out", "a buffer, since accumulate_wgrad is True", None)
@@ -85,10 +91,19 @@ def grouped_mm(mat_a, mat_b, *, offs, bias=None, out_dtype=None, out=None, input
                     bool(accumulate_wgrad))
 
 
-def _refuse_buffers(**buffers):
-    for argument, buffer in buffers.items():
-        if buffer is not None:
-            refuse(argument, "None for 2-D times 2-D", "a tensor")
+def _refuse_for_two_by_two(**arguments):
+    for argument, value in arguments.items():
+        if value is not None:
+            wanted = "False" if argument == "accumulate_wgrad" else "None"
+            instead = "; moesaic.torch.wgrad accumulates into its out" if "wgrad" in argument else ""
+            refuse(argument, f"{wanted} for 2-D times 2-D{instead}",
+                   "a tensor" if isinstance(value, torch.Tensor) else repr(value))
+
+
+def _refuse_unused(argument, buffer, operand_name, operand):
+    """A buffer that backward would never write must not look as if it had been written."""
+    if buffer is not None and not operand.requires_grad:
+        refuse(argument, f"None, since {operand_name} requires no gradient", "a tensor")
 
 
 def _check_buffer(argument, buffer, mat_a):
@@ -122,6 +137,9 @@ def _managed(mat_a, mat_b, offs, buffers, out_dtype, zero_tail, accumulate):
             refuse("wgrad_out", "float32, or bfloat16 for bfloat16 operands", described)
         experts, k, n = mat_b.shape
         _gemm.check_weight_gradient("wgrad_out", described, experts, n, k)
+    if torch.is_grad_enabled():
+        _refuse_unused("input_grad_out", input_grad_out, "mat_a", mat_a)
+        _refuse_unused("wgrad_out", wgrad_out, "mat_b", mat_b)
     if _execute.wants_grad(mat_a, mat_b):
         return _ops.Managed.apply(mat_a, mat_b, offs, buffers, out_dtype, zero_tail, accumulate)
     if out is None:
