@@ -14,6 +14,7 @@ because public headers ask for no other library, and only interop/cuda.hpp names
   include/moesaic/interop/cuda.hpp: STD CUDA include/moesaic/
   include/moesaic/*: STD PUBLIC
 because layer 1 sees math, public headers and its own folder; planner not even the machine
+  src/core/parallel.hpp: STD omp.h
   src/core/*: STD POSIX PUBLIC src/math/ src/core/
   src/planner/*: STD PUBLIC src/math/ src/planner/
   src/routing/*: STD POSIX PUBLIC src/math/ src/routing/ nlohmann/ zlib.h
@@ -42,6 +43,7 @@ because the command, benchmarks and examples are users: they see public headers 
   examples/*: STD C CUDA include/moesaic/ examples/
 because a test sees the one private folder that it mirrors, math, public headers and tests/support
   tests/cli/*: TEST tools/moesaic/
+  tests/device/*: TEST src/backends/cuda/
   tests/fuzz/*: TEST src/routing/
   tests/*: TEST {MIRROR}
 """

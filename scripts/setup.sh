@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Makes a machine ready to build moesaic. On Debian: root installs the packages that are missing, a
-# user is told the one line to run. Elsewhere: says what is missing. Makes .venv for the Python tests.
-# Nothing missing, nothing done.
+# user is told the one line to run. Elsewhere: says what is missing. Makes .venv for the Python tests,
+# with the reader of compiled kernels where there is a CUDA compiler. Nothing missing, nothing done.
 # Usage: scripts/setup.sh [--lint]    --lint adds clang, clang-format and clang-tidy
 set -euo pipefail
 
@@ -48,12 +48,24 @@ install_packages() {
 # another place for it.
 make_python() {
   local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}"
-  if "$venv/bin/python3" -c 'import ml_dtypes, numpy' 2>/dev/null; then
-    return
+  if ! "$venv/bin/python3" -c 'import ml_dtypes, numpy' 2>/dev/null; then
+    echo "setup: making .venv with numpy and ml_dtypes" >&2
+    if ! { python3 -m venv "$venv" && "$venv/bin/python3" -m pip install -q numpy ml_dtypes; } >&2; then
+      echo "setup: .venv is not complete; the NumPy tests of the Python package will be skipped" >&2
+      return
+    fi
   fi
-  echo "setup: making .venv with numpy and ml_dtypes" >&2
-  if ! { python3 -m venv "$venv" && "$venv/bin/python3" -m pip install -q numpy ml_dtypes; } >&2; then
-    echo "setup: .venv is not complete; the NumPy tests of the Python package will be skipped" >&2
+  if command -v nvcc >/dev/null && ! command -v cuobjdump >/dev/null &&
+    ! compgen -G "$venv/lib/python3*/site-packages/nvidia/*/bin/cuobjdump" >/dev/null; then
+    add_cuobjdump "$venv"
+  fi
+}
+
+# Not every CUDA installation has cuobjdump, by which the tests read the machine code of kernels.
+add_cuobjdump() {
+  echo "setup: adding cuobjdump to .venv" >&2
+  if ! "$1/bin/python3" -m pip install -q nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm >&2; then
+    echo "setup: no cuobjdump; the tests of the kernels' machine code will be skipped" >&2
   fi
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "math/checked_span.hpp"
-#include "math/random_offsets.hpp"
+#include "support/random_offsets.hpp"
 
 namespace moesaic::math {
 namespace {

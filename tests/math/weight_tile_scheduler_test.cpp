@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "math/checked_span.hpp"
-#include "math/random_offsets.hpp"
+#include "support/random_offsets.hpp"
 
 namespace moesaic::math {
 namespace {

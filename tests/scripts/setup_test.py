@@ -40,6 +40,7 @@ class Machine:
                               capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
     def apt_calls(self):
+        """What the stand-ins logged: apt-get, and pip where a test lets it log."""
         return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
 
 
@@ -116,6 +117,31 @@ class SetupTest(unittest.TestCase):
         done = machine.setup()
         self.assertEqual(done.returncode, 0)
         self.assertIn("NumPy tests of the Python package will be skipped", done.stderr)
+
+    def test_cuobjdump_comes_where_nvcc_is_and_it_is_not(self):
+        machine = self.machine(installed=BUILD)
+        tool = machine.bin / "venv/lib/python3.11/site-packages/nvidia/cu13/bin/cuobjdump"
+        machine.write("venv/bin/python3", f'[[ $1 == -c ]] || echo "$@" >>{machine.log}')
+        machine.setup()
+        self.assertEqual(machine.apt_calls(), [])  # no nvcc, no need
+        machine.write("nvcc", "exit 0")
+        done = machine.setup()
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertEqual(machine.apt_calls(), ["-m pip install -q nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"])
+        machine.log.unlink()
+        machine.write(str(tool.relative_to(machine.bin)), "exit 0")
+        self.assertEqual((machine.setup().stderr, machine.apt_calls()), ("", []))
+        tool.unlink()
+        machine.write("cuobjdump", "exit 0")  # the toolkit's own
+        self.assertEqual((machine.setup().stderr, machine.apt_calls()), ("", []))
+
+    def test_without_cuobjdump_setup_goes_on(self):
+        machine = self.machine(installed=BUILD)
+        machine.write("venv/bin/python3", "[[ $1 == -c ]]")
+        machine.write("nvcc", "exit 0")
+        done = machine.setup()
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("machine code will be skipped", done.stderr)
 
     def test_unknown_arguments_are_refused(self):
         done = self.machine(installed=BUILD).setup("--lnt")

@@ -57,6 +57,9 @@ class CublasPaddedBmm final : public GroupedGemmImplementation {
  public:
   [[nodiscard]] std::string_view name() const noexcept override { return "cuda/cublas/padded_bmm"; }
   [[nodiscard]] Support supports(const PlanRequest& request) const override {
+    if (request.problem.accumulate && request.problem.strategy == Strategy::padded_bmm) {
+      return {false, "cuBLAS would add zeros to the dw of experts without rows, and -0 became +0"};
+    }
     // The grouped kernel computes what overflows.
     const Support grouped = launch::supports_grouped(request, Strategy::padded_bmm);
     return grouped ? launch::supports_baseline(request, Strategy::padded_bmm) : grouped;

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which compiled kernel takes which problem, and the reasons of refusals. No device is needed.
+
+#include "backends/cuda/launch/choose.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace moesaic::backends::cuda::launch {
+namespace {
+
+constexpr int kExperts = 16;
+
+GroupedGemmProblem problem_of(Pass pass, WeightStorage weights, DType d_dtype, std::int64_t rows) {
+  GroupedGemmProblem problem;
+  problem.pass = pass;
+  problem.d_dtype = d_dtype;
+  problem.num_experts = kExperts;
+  problem.max_rows = rows;
+  problem.n = 1408;
+  problem.k = 768;
+  problem.weights = weights;
+  return problem;
+}
+
+/// Every pass, storage and output type, from no rows to many.
+std::vector<GroupedGemmProblem> problems() {
+  std::vector<GroupedGemmProblem> all;
+  for (const Pass pass : {Pass::forward, Pass::dgrad, Pass::wgrad}) {
+    for (const WeightStorage weights : {WeightStorage::enk, WeightStorage::ekn}) {
+      for (const DType d_dtype : {DType::bf16, DType::f32}) {
+        for (const std::int64_t mean : {0, 1, 63, 64, 65, 500, 4095, 4096, 20000}) {
+          all.push_back(problem_of(pass, weights, d_dtype, mean * kExperts));
+        }
+      }
+    }
+  }
+  return all;
+}
+
+TEST(ChooseInstance, EveryProblemHasAKernelOnOneSmAndOnAll) {
+  for (const GroupedGemmProblem& problem : problems()) {
+    for (const int num_sms : {1, 2, 132}) {
+      const Instance& chosen = choose_instance(problem, num_sms, false);
+      EXPECT_TRUE(matches(chosen, problem, num_sms)) << chosen.name;
+      EXPECT_EQ(chosen.config.wgrad, problem.pass == Pass::wgrad) << chosen.name;
+      EXPECT_EQ(chosen.config.f32_out, problem.d_dtype == DType::f32) << chosen.name;
+      EXPECT_LE(chosen.config.cluster, num_sms) << chosen.name;
+    }
+  }
+}
+
+TEST(ChooseInstance, TheStorageThatTheKernelReadsIsTheProblems) {
+  // The contraction of forward is K, of dgrad N: the operand is contiguous along it or across it.
+  const auto is_mn_major = [](Pass pass, WeightStorage weights) {
+    return choose_instance(problem_of(pass, weights, DType::bf16, 8192), 132, false)
+        .config.b_mn_major;
+  };
+  EXPECT_FALSE(is_mn_major(Pass::forward, WeightStorage::enk));
+  EXPECT_TRUE(is_mn_major(Pass::forward, WeightStorage::ekn));
+  EXPECT_TRUE(is_mn_major(Pass::dgrad, WeightStorage::enk));
+  EXPECT_FALSE(is_mn_major(Pass::dgrad, WeightStorage::ekn));
+}
+
+TEST(ChooseInstance, FewRowsTakeTheTileOf64Rows) {
+  for (const WeightStorage weights : {WeightStorage::enk, WeightStorage::ekn}) {
+    for (const std::int64_t mean : {1, 8, 64}) {
+      const auto problem = problem_of(Pass::forward, weights, DType::bf16, mean * kExperts);
+      EXPECT_EQ(choose_instance(problem, 132, false).config.tile_m, 64);
+    }
+    const auto more = problem_of(Pass::forward, weights, DType::bf16, 65 * kExperts);
+    EXPECT_GT(choose_instance(more, 132, false).config.tile_m, 64);
+  }
+}
+
+TEST(ChooseInstance, OneSmNeverTakesAPair) {
+  const auto problem = problem_of(Pass::forward, WeightStorage::ekn, DType::bf16, 8192 * kExperts);
+  EXPECT_EQ(choose_instance(problem, 132, false).config.cluster, 2) << "or this test shows nothing";
+  EXPECT_EQ(choose_instance(problem, 1, false).config.cluster, 1);
+  for (const Instance& instance : kInstances) {
+    if (instance.config.cluster > 1) {
+      EXPECT_FALSE(matches(instance, problem, 1)) << instance.name;
+    }
+  }
+}
+
+// A row's bits may not depend on how many rows come with it: vllm#36488.
+TEST(ChooseInstance, BatchInvariantTakesOneKernelForAnyNumberOfRows) {
+  for (const GroupedGemmProblem& problem : problems()) {
+    GroupedGemmProblem other = problem;
+    for (const std::int64_t rows : {16, 1024, 4096, 100'000}) {
+      other.max_rows = rows;
+      EXPECT_EQ(&choose_instance(problem, 132, true), &choose_instance(other, 132, true));
+    }
+  }
+}
+
+TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
+  std::set<std::string_view> chosen;
+  for (const GroupedGemmProblem& problem : problems()) {
+    chosen.insert(choose_instance(problem, 132, false).name);
+  }
+  for (const Instance& instance : kInstances) {
+    EXPECT_EQ(chosen.count(instance.name), 1U) << instance.name << " is compiled for nobody";
+  }
+}
+
+class SupportsGrouped : public ::testing::Test {
+ protected:
+  GroupedGemmProblem problem = problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1024);
+  DeviceInfo device = [] {
+    DeviceInfo hopper;
+    hopper.device = {DeviceKind::cuda, 0};
+    hopper.compute_capability = 90;
+    hopper.num_sms = 132;
+    return hopper;
+  }();
+  PlanOptions options;
+
+  Support ask(Strategy strategy = Strategy::grouped) const {
+    return supports_grouped({problem, device, options}, strategy);
+  }
+  void expect_refusal(const std::string& part) const {
+    const Support support = ask();
+    EXPECT_FALSE(support);
+    EXPECT_NE(support.reason.find(part), std::string::npos) << support.reason;
+  }
+};
+
+TEST_F(SupportsGrouped, TakesWhatTheContractAsksFor) {
+  EXPECT_TRUE(ask());
+  EXPECT_EQ(ask().reason, "");
+  for (const int experts : {1, 1025, 4096, kMaxExperts}) {
+    problem.num_experts = experts;
+    EXPECT_TRUE(ask()) << experts;
+  }
+  problem.max_rows = 525'312;
+  problem.n = 8192;
+  EXPECT_TRUE(ask());
+  problem.max_rows = 0;
+  EXPECT_TRUE(ask());
+}
+
+TEST_F(SupportsGrouped, NamesTheOtherDevice) {
+  device.compute_capability = 100;
+  expect_refusal("compute capability 9.0, this device has 10.0");
+  device.compute_capability = 89;
+  expect_refusal("has 8.9");
+}
+
+TEST_F(SupportsGrouped, NamesTheOtherStrategy) {
+  problem.strategy = Strategy::host_loop;
+  expect_refusal("grouped, not host_loop");
+  EXPECT_TRUE(ask(Strategy::host_loop));
+}
+
+TEST_F(SupportsGrouped, NamesTheOtherFormat) {
+  problem.format = Format::f32;
+  problem.d_dtype = DType::f32;
+  expect_refusal("bf16, not f32");
+}
+
+TEST_F(SupportsGrouped, NamesTheNumberOfExperts) {
+  problem.num_experts = kMaxExperts + 1;
+  expect_refusal("at most 8192 experts, not 8193");
+}
+
+TEST_F(SupportsGrouped, NamesTheNumberOfRows) {
+  problem.max_rows = kRaggedRows;
+  expect_refusal("fewer than 2^30 rows, not 1073741824");
+}
+
+TEST_F(SupportsGrouped, NamesTilesThatDoNotFit) {
+  problem.max_rows = kRaggedRows - 1;
+  problem.n = std::int64_t{1} << 20;
+  expect_refusal("32-bit");
+  problem.pass = Pass::wgrad;
+  problem.max_rows = 1024;
+  problem.num_experts = 8192;
+  problem.n = problem.k = std::int64_t{1} << 18;
+  expect_refusal("32-bit");
+}
+
+// Overlapping segments of wrong offsets have more tile rows than the buffer.
+TEST_F(SupportsGrouped, CountsTheTilesOfWrongOffsetsToo) {
+  problem.num_experts = 8192;
+  problem.max_rows = 100'000'000;
+  problem.n = 64;
+  expect_refusal("8192 experts of 100000000 rows");
+}
+
+TEST(Matches, SaysWhatAKernelIsCompiledFor) {
+  const GroupedGemmProblem forward =
+      problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1024);
+  for (const Instance& instance : kInstances) {
+    const Support support = matches(instance, forward, 1);
+    const KernelConfig& c = instance.config;
+    std::string part;
+    if (c.wgrad) {
+      part = "computes wgrad";
+    } else if (c.f32_out) {
+      part = "writes f32";
+    } else if (c.b_mn_major) {
+      part = "contraction is strided";
+    } else if (c.cluster > 1) {
+      part = "needs 2 SMs, the limit is 1";
+    }
+    EXPECT_EQ(support.ok, part.empty()) << instance.name;
+    EXPECT_NE(support.reason.find(part), std::string::npos) << support.reason;
+    EXPECT_EQ(support.reason.empty(), support.ok);
+  }
+}
+
+// cuBLAS adds zeros to experts without rows, which turns -0 into +0: the batch may not accumulate.
+TEST(Candidates, PaddedBmmRefusesToAccumulate) {
+  GroupedGemmProblem problem = problem_of(Pass::wgrad, WeightStorage::enk, DType::f32, 1024);
+  problem.strategy = Strategy::padded_bmm;
+  problem.accumulate = true;
+  DeviceInfo device;
+  device.device = {DeviceKind::cuda, 0};
+  device.compute_capability = 90;
+  device.num_sms = 132;
+  bool found = false;
+  for (const Candidate& candidate : GroupedGemm::candidates(problem, device)) {
+    if (candidate.implementation == "cuda/cublas/padded_bmm") {
+      found = true;
+      EXPECT_FALSE(candidate.support);
+      EXPECT_NE(candidate.support.reason.find("zeros"), std::string::npos)
+          << candidate.support.reason;
+    }
+  }
+  EXPECT_TRUE(found);
+}
+
+}  // namespace
+}  // namespace moesaic::backends::cuda::launch

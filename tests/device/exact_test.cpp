@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Row counts and shapes that have broken grouped kernels elsewhere, with every compiled kernel and
+// both baselines, bit for bit. Names say the symptom; the reports are named beside them.
+
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "device/case.hpp"
+
+namespace moesaic::device_tests {
+namespace {
+
+struct Counts {
+  std::string name;
+  std::vector<std::int32_t> counts;
+};
+struct Shape {
+  std::int64_t k, n;
+};
+
+void PrintTo(const Counts& counts, std::ostream* out) { *out << counts.name; }
+
+std::vector<std::int32_t> repeated(const std::vector<std::int32_t>& pattern, int times) {
+  std::vector<std::int32_t> counts;
+  for (int i = 0; i < times; ++i) counts.insert(counts.end(), pattern.begin(), pattern.end());
+  return counts;
+}
+std::vector<std::int32_t> one_to(int last) {
+  std::vector<std::int32_t> counts;
+  for (int i = 1; i <= last; ++i) counts.push_back(i);
+  return counts;
+}
+
+/// Every pair that a symptom was reported for, and what lies around a tile's edges.
+std::vector<Counts> hostile_counts() {
+  return {
+      {"balanced", repeated({256}, 8)},
+      // Hangs or old bits where an expert has no rows: pytorch#152668, #172439, cutlass#1593.
+      {"all_empty", repeated({0}, 8)},
+      {"only_first", {300, 0, 0, 0}},
+      {"only_last", {0, 0, 0, 77}},
+      {"only_middle", {0, 0, 129, 0, 0}},
+      {"interior_empty", {150, 64, 0, 200, 0}},
+      {"two_with_gap", {200, 0, 56, 192}},
+      // Fewer rows than a tile: DeepGEMM#268, pytorch#174314.
+      {"tiny_odd", {5, 7, 9, 11}},
+      {"one_row_each", repeated({1}, 64)},
+      {"one_to_64", one_to(64)},
+      {"tile_edges", {63, 64, 65, 127, 128, 129, 255, 256, 257}},
+      // Contractions one after another in one CTA: DeepGEMM#343, #365, #429.
+      {"short_groups", {128, 128, 256, 256, 128, 256, 256, 256}},
+      {"two_groups", {384, 256}},
+      // One expert has nearly all: cutlass#3165, DeepEP#427.
+      {"one_hot", {3, 1, 2000, 2, 0, 1, 3, 38}},
+      {"one_expert", {777}},
+      // More experts than threads of a block: torch's limit of 1024, TensorRT-LLM#11510.
+      {"experts_1023", repeated({1, 0, 2}, 341)},
+      {"experts_1024", repeated({1}, 1024)},
+      {"experts_1025", repeated({1, 0, 0, 3, 1}, 205)},
+      {"experts_4096", repeated({0, 1, 0, 2}, 1024)},
+  };
+}
+
+const std::vector<Shape> kShapes = {{64, 64},    {8, 8},    {128, 256}, {256, 128},
+                                    {768, 1408}, {72, 200}, {1536, 512}};
+
+std::int32_t sum(const std::vector<std::int32_t>& counts) {
+  return counts.empty() ? 0 : ends(counts).back();
+}
+
+Case make(const Counts& counts, const Shape& shape, Pass pass) {
+  Case c;
+  c.offs = ends(counts.counts);
+  c.rows = sum(counts.counts) + 37;  // a tail full of NaN: pytorch#154557, #193633
+  c.n = shape.n;
+  c.k = shape.k;
+  c.pass = pass;
+  return c;
+}
+
+/// Both storages, both output types, with and without accumulation or a zeroed tail.
+template <class Body>
+void for_all_flags(Case c, const Body& body) {
+  for (const WeightStorage weights : {WeightStorage::enk, WeightStorage::ekn}) {
+    for (const DType d_dtype : {DType::bf16, DType::f32}) {
+      for (const bool flag : {false, true}) {
+        c.weights = weights;
+        c.d_dtype = d_dtype;
+        c.accumulate = flag && c.pass == Pass::wgrad;
+        c.tail = flag && c.pass != Pass::wgrad ? Tail::zero : Tail::leave;
+        body(c);
+      }
+    }
+  }
+}
+
+using Parameter = std::tuple<Pass, Counts>;
+std::string parameter_name(const ::testing::TestParamInfo<Parameter>& parameter) {
+  return std::string(name(std::get<Pass>(parameter.param))) + "_" +
+         std::get<Counts>(parameter.param).name;
+}
+const auto kPasses = ::testing::Values(Pass::forward, Pass::dgrad, Pass::wgrad);
+
+// Rows of a neighbour, of nobody or of an old result in a result: the whole output, guards and all,
+// is compared.
+class RowCounts : public OnDevice, public ::testing::WithParamInterface<Parameter> {};
+
+TEST_P(RowCounts, NoRowIsLostAddedOrMixed) {
+  const auto& [pass, counts] = GetParam();
+  for (const Shape& shape : kShapes) {
+    if (counts.counts.size() > 64 && shape.k * shape.n > 128 * 256) continue;
+    for_all_flags(make(counts, shape, pass), expect_exact);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Hostile, RowCounts,
+                         ::testing::Combine(kPasses, ::testing::ValuesIn(hostile_counts())),
+                         parameter_name);
+
+// The same questions, few enough for compute-sanitizer.
+class FewRowCounts : public OnDevice, public ::testing::WithParamInterface<Parameter> {};
+TEST_P(FewRowCounts, NoRowIsLostAddedOrMixed) {
+  const auto& [pass, counts] = GetParam();
+  for_all_flags(make(counts, {72, 200}, pass), expect_exact);
+  expect_exact(make(counts, {256, 136}, pass));
+}
+INSTANTIATE_TEST_SUITE_P(
+    Small, FewRowCounts,
+    ::testing::Combine(kPasses, ::testing::Values(Counts{"empty_and_odd", {0, 5, 0, 130, 65, 0}},
+                                                  Counts{"short_groups", {64, 1, 192, 128}},
+                                                  Counts{"all_empty", {0, 0, 0}})),
+    parameter_name);
+
+// Large experts on few SMs, where a pair of CTAs takes one tile: cutlass#3165.
+class Pairs : public OnDevice {};
+TEST_F(Pairs, LargeExpertsInClustersAreExact) {
+  for (const Pass pass : {Pass::forward, Pass::dgrad}) {
+    Case c = make({"large", {2048, 1999, 0, 2049}}, {768, 776}, pass);
+    for (const WeightStorage weights : {WeightStorage::enk, WeightStorage::ekn}) {
+      c.weights = weights;
+      expect_exact(c);
+    }
+  }
+}
+
+// The exact shapes of reports: no hang, no wrong bit.
+class ReportedShapes : public OnDevice {};
+TEST_F(ReportedShapes, ShortContractionsInOneCta) {  // DeepGEMM#343, #375, #430
+  const Counts counts{"", {128, 128, 256, 256, 128, 256, 256, 256}};
+  for_all_flags(make(counts, {2048, 768}, Pass::wgrad), expect_exact);
+}
+TEST_F(ReportedShapes, TwoGroupsOf1408Finish) {  // DeepGEMM#429
+  for_all_flags(make({"", {384, 256}}, {1408, 1408}, Pass::wgrad), expect_exact);
+}
+TEST_F(ReportedShapes, OneRowOfOneExpertFinishes) {  // DeepGEMM#178
+  expect_exact(make({"", {1}}, {1536, 24576}, Pass::forward));
+}
+TEST_F(ReportedShapes, FewerTilesThanSms) {  // cutlass#1543
+  expect_exact(make({"", {1024, 0, 0}}, {640, 1024}, Pass::forward));
+  expect_exact(make({"", {1, 0, 0}}, {640, 8}, Pass::forward));
+}
+TEST_F(ReportedShapes, EmptyExpertsGetZeroGradients) {  // pytorch#172439
+  expect_exact(make({"", {162, 0, 2577, 446, 0, 83}}, {2048, 768}, Pass::wgrad));
+}
+
+// No rows at all: a null address, and gradients that must be zeros. pytorch#192497, TE#3019.
+class NoRows : public OnDevice, public ::testing::WithParamInterface<Pass> {};
+TEST_P(NoRows, ABufferOfNoRowsIsLegal) {
+  Case c = make({"", {0, 0, 0}}, {64, 72}, GetParam());
+  c.rows = 0;
+  for_all_flags(c, expect_exact);
+}
+INSTANTIATE_TEST_SUITE_P(Small, NoRows, kPasses,
+                         [](const auto& parameter) { return std::string(name(parameter.param)); });
+
+class Neighbours : public OnDevice, public ::testing::WithParamInterface<Pass> {};
+// A copy box brings the next expert's rows along: TE#3116, flashinfer#3650, quack#201.
+TEST_P(Neighbours, NanOfOneExpertStaysThere) {
+  Case c = make({"", {130, 65, 1, 200, 60}}, {264, 200}, GetParam());
+  for (const int expert : {0, 1, 2, 4}) {
+    c.nan_expert = expert;
+    for_all_flags(c, expect_exact);
+  }
+}
+// Strides guessed from shapes: aiter#5385, vllm#17604. The gaps hold NaN and must keep it.
+TEST_P(Neighbours, LinesApartAreNotTakenForDense) {
+  for (const std::int64_t gap : {8, 120}) {
+    Case c = make({"", {70, 3, 0, 200}}, {136, 328}, GetParam());
+    c.line_gap = gap;
+    for_all_flags(c, expect_exact);
+  }
+}
+// offs[E-1] may be the whole buffer: pytorch#190864.
+TEST_P(Neighbours, TheLastOffsetMayBeTheBuffersEnd) {
+  Case c = make({"", {100, 0, 33}}, {128, 264}, GetParam());
+  c.rows = 133;
+  for_all_flags(c, expect_exact);
+}
+INSTANTIATE_TEST_SUITE_P(Passes, Neighbours, kPasses,
+                         [](const auto& parameter) { return std::string(name(parameter.param)); });
+
+// Padding copies and capacity: rows beyond it are neither dropped nor doubled.
+class Baselines : public OnDevice,
+                  public ::testing::WithParamInterface<std::tuple<Strategy, Pass>> {};
+TEST_P(Baselines, RowsBeyondCapacityAreComputedToo) {
+  const auto& [strategy, pass] = GetParam();
+  for (const Counts& counts : hostile_counts()) {
+    if (counts.counts.size() > 64) continue;
+    for (const Shape& shape : {Shape{8, 8}, Shape{128, 256}, Shape{72, 200}}) {
+      Case c = make(counts, shape, pass);
+      c.strategy = strategy;
+      if (shape.n == 200) {
+        for_all_flags(c, [](const Case& one) {
+          const bool refused = one.accumulate && one.strategy == Strategy::padded_bmm;
+          if (!refused) expect_exact(one);  // the refusal: tests/backends/cuda
+        });
+      } else {
+        expect_exact(c);
+      }
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(
+    Cublas, Baselines,
+    ::testing::Combine(::testing::Values(Strategy::padded_bmm, Strategy::host_loop), kPasses),
+    [](const auto& parameter) {
+      return std::string(name(std::get<Strategy>(parameter.param))) + "_" +
+             std::string(name(std::get<Pass>(parameter.param)));
+    });
+
+}  // namespace
+}  // namespace moesaic::device_tests
