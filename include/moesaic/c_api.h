@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI of libmoesaic: what Python and other languages bind to. Plain C11, also valid C++.
 // The meaning of every problem, argument and option is told in the C++ headers of the same names.
+// C names: everything is snake_case behind one prefix, the structs too.
+// NOLINTBEGIN(readability-identifier-naming)
 #ifndef MOESAIC_C_API_H_
 #define MOESAIC_C_API_H_
 
@@ -272,3 +274,4 @@ MOESAIC_API int moesaic_expert_mlp_backward(const moesaic_expert_mlp* plan,
 #endif
 
 #endif  // MOESAIC_C_API_H_
+// NOLINTEND(readability-identifier-naming)

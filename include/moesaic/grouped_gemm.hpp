@@ -125,8 +125,10 @@ class PackedWeights {
 /// Rows at or past offs[E-1] and rows of other experts never reach a result. Segments with a wrong
 /// offset count as empty and leave a DeviceFault in the workspace. Empty experts write nothing in
 /// forward and dgrad; in wgrad their dw is zeroed, or left when accumulating. f32 accumulation and
-/// one rounding: |d - exact| <= 64 * 2^-24 * sum|a||b| + half an ulp of d. On Hopper a sum of more than
-/// about 1,024 terms of one sign may miss it (docs/adr/0018-hopper-sums-truncate.md).
+/// one rounding: |d - exact| <= 64 * 2^-24 * sum|a||b| + half an ulp of d. A CPU's native BF16
+/// instructions may flush products below 2^-126 to zero: there the bound has terms * 2^-126 more.
+/// On Hopper a sum of more than about 1,024 terms of one sign may miss it
+/// (docs/adr/0018-hopper-sums-truncate.md).
 class GroupedGemm {
  public:
   /// Validates, chooses the first implementation that can run, sizes the workspace.

@@ -44,7 +44,8 @@ struct DeviceFault {
 };
 
 /// Returns the fault record of all executes on `workspace` since the last call, and clears it.
-/// Synchronizes `stream`: for tests and debug builds, not for every step.
+/// Synchronizes `stream`: for tests and debug builds, not for every step. An execute that another
+/// thread enqueues between the reading and the clearing may lose its record.
 /// @throws Error{workspace_too_small} on a workspace that no execute can have used.
 DeviceFault read_fault(Workspace workspace, Stream stream);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -44,7 +45,9 @@ void Backend::write_header(const core::WorkspaceHeader& header, const Workspace&
 void* Backend::allocate(std::size_t size_bytes, Device device) const {
   const std::size_t whole =
       (size_bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
-  void* data = whole < size_bytes ? nullptr : std::aligned_alloc(kWorkspaceAlignment, whole);
+  constexpr std::size_t kMost = PTRDIFF_MAX;  // no object is larger
+  const bool possible = whole >= size_bytes && whole <= kMost;
+  void* data = possible ? std::aligned_alloc(kWorkspaceAlignment, whole) : nullptr;
   if (data == nullptr) {
     throw Error(ErrorCode::device_failure, "size_bytes: expected what is free on " +
                                                to_string(device) + ", got " +

@@ -32,14 +32,25 @@ struct HostSegments {
   }
 };
 
-/// Keeps the fault of the lowest expert seen since the header was last taken.
-inline void record(const Workspace& workspace, std::uint64_t fault_word,
-                   std::int64_t overflow_rows) {
+/// Changes the records at the head of a workspace, whose bytes are no object of their type.
+template <class Change>
+void change_header(const Workspace& workspace, const Change& change) {
   core::WorkspaceHeader header;
   std::memcpy(&header, workspace.bytes.data(), sizeof(header));
-  header.fault_word = math::combine_faults(header.fault_word, fault_word);
-  header.overflow_rows = overflow_rows;
+  change(header);
   std::memcpy(workspace.bytes.data(), &header, sizeof(header));
+}
+
+/// Keeps the fault of the lowest expert seen since the header was last taken.
+inline void record_fault(const Workspace& workspace, std::uint64_t fault_word) {
+  change_header(workspace, [&](core::WorkspaceHeader& header) {
+    header.fault_word = math::combine_faults(header.fault_word, fault_word);
+  });
+}
+/// padded_bmm alone: other strategies leave what its last execute has written.
+inline void record_overflow(const Workspace& workspace, std::int64_t overflow_rows) {
+  change_header(workspace,
+                [&](core::WorkspaceHeader& header) { header.overflow_rows = overflow_rows; });
 }
 
 inline const std::byte* at(const ConstTensorView& view, std::int64_t offset_elems) {
@@ -47,6 +58,16 @@ inline const std::byte* at(const ConstTensorView& view, std::int64_t offset_elem
 }
 inline std::byte* at(const TensorView& view, std::int64_t offset_elems) {
   return static_cast<std::byte*>(view.data) + offset_elems * size_bytes(view.dtype);
+}
+
+/// The first element of a row of a matrix of T.
+template <class T>
+const T* row(const ConstTensorView& matrix, std::int64_t index) {
+  return reinterpret_cast<const T*>(at(matrix, index * matrix.stride[0]));
+}
+template <class T>
+T* row(const TensorView& matrix, std::int64_t index) {
+  return reinterpret_cast<T*>(at(matrix, index * matrix.stride[0]));
 }
 
 /// Zeroes rows [begin, end) of a matrix [rows, columns].
@@ -58,16 +79,9 @@ inline void zero_rows(const TensorView& matrix, std::int64_t begin, std::int64_t
 }
 
 /// The matrix of one expert in a weight-shaped tensor [E, rows, columns].
-inline TensorView expert_matrix(const TensorView& tensor, std::int64_t expert) {
-  TensorView matrix = tensor;
-  matrix.data = at(tensor, expert * tensor.stride[0]);
-  matrix.rank = 2;
-  matrix.shape = {tensor.shape[1], tensor.shape[2], 0};
-  matrix.stride = {tensor.stride[1], tensor.stride[2], 0};
-  return matrix;
-}
-inline ConstTensorView expert_matrix(const ConstTensorView& tensor, std::int64_t expert) {
-  ConstTensorView matrix = tensor;
+template <class View>
+View expert_matrix(const View& tensor, std::int64_t expert) {
+  View matrix = tensor;
   matrix.data = at(tensor, expert * tensor.stride[0]);
   matrix.rank = 2;
   matrix.shape = {tensor.shape[1], tensor.shape[2], 0};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/exact.hpp"
+#include "core/parallel.hpp"
 #include "moesaic/check.hpp"
 #include "moesaic/tensor.hpp"
 
@@ -43,5 +44,25 @@ double load_element(const ConstTensorView& view, std::int64_t offset_elems);
 /// `count` distinct indices below `extent`, sorted, first and last among them; all when count < 0
 /// or count >= extent.
 std::vector<std::int64_t> sample(std::int64_t extent, std::int64_t count, std::uint64_t seed);
+
+/// Seed of an expert's first sample; its further samples take the numbers behind it.
+constexpr std::uint64_t expert_seed(const CheckOptions& options, std::int64_t expert) {
+  return options.seed * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(expert);
+}
+
+/// Runs body(expert, result) for every expert, experts side by side, and merges the results in
+/// their order.
+template <class Body>
+CheckResult check_experts(std::int64_t num_experts, const Body& body) {
+  std::vector<CheckResult> results(static_cast<std::size_t>(num_experts));
+  core::parallel_for(num_experts, 0, [&](std::int64_t expert) {
+    body(expert, results[static_cast<std::size_t>(expert)]);
+  });
+  CheckResult all;
+  for (const CheckResult& result : results) {
+    all.merge(result);
+  }
+  return all;
+}
 
 }  // namespace moesaic::check

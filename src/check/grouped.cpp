@@ -27,7 +27,7 @@ struct Sampled {
                              static_cast<std::int32_t>(expert), problem.max_rows);
   }
   [[nodiscard]] std::uint64_t seed(std::int64_t expert) const {
-    return options.seed * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(expert);
+    return check::expert_seed(options, expert);
   }
 };
 
@@ -94,15 +94,14 @@ void check_weights(const Sampled& in, std::int64_t expert, const std::vector<std
 }
 
 template <class T>
-CheckResult check_expert(const Sampled& in, std::int64_t expert) {
-  CheckResult result;
+void check_expert(const Sampled& in, std::int64_t expert, CheckResult& result) {
   const math::RowRange segment = in.segment(expert);
   if (in.problem.pass != Pass::wgrad) {
     for (const std::int64_t row :
          check::sample(segment.rows(), in.options.rows_per_expert, in.seed(expert))) {
       check_row<T>(in, expert, segment.begin + row, result);
     }
-    return result;
+    return;
   }
   // A square sample: a few rows of dw crossed with a few columns costs one pass over the segment.
   std::int64_t side = in.options.elements_per_expert;
@@ -115,7 +114,6 @@ CheckResult check_expert(const Sampled& in, std::int64_t expert) {
   }
   check_weights<T>(in, expert, check::sample(in.args.d.shape[1], side, in.seed(expert)),
                    check::sample(in.args.d.shape[2], side, in.seed(expert) + 1), result);
-  return result;
 }
 
 }  // namespace
@@ -133,18 +131,10 @@ CheckResult check_grouped_gemm(const GroupedGemmProblem& problem, const GroupedG
         {problem.d_dtype, Device{}, shapes.d_experts, shapes.d_rows, shapes.d_columns, false});
   }
   const Sampled in{problem, plain, options, d_before};
-  std::vector<CheckResult> results(static_cast<std::size_t>(problem.num_experts));
-#pragma omp parallel for schedule(dynamic, 1)
-  for (std::int64_t expert = 0; expert < problem.num_experts; ++expert) {
-    results[static_cast<std::size_t>(expert)] = problem.format == Format::f32
-                                                    ? check_expert<float>(in, expert)
-                                                    : check_expert<BFloat16>(in, expert);
-  }
-  CheckResult all;
-  for (const CheckResult& result : results) {
-    all.merge(result);
-  }
-  return all;
+  return check::check_experts(problem.num_experts, [&](std::int64_t expert, CheckResult& result) {
+    problem.format == Format::f32 ? check_expert<float>(in, expert, result)
+                                  : check_expert<BFloat16>(in, expert, result);
+  });
 }
 
 }  // namespace moesaic

@@ -138,15 +138,11 @@ CheckResult check_expert_mlp_backward(const ExpertMlpProblem& problem,
   const std::int64_t hidden_columns = wanted < 0 ? -1 : std::clamp<std::int64_t>(wanted / 24, 1, 8);
   const std::int64_t others =
       wanted < 0 ? -1 : std::max<std::int64_t>(1, wanted / (3 * hidden_columns));
-  std::vector<CheckResult> results(static_cast<std::size_t>(problem.num_experts));
-#pragma omp parallel for schedule(dynamic, 1)
-  for (std::int64_t expert = 0; expert < problem.num_experts; ++expert) {
-    CheckResult& result = results[static_cast<std::size_t>(expert)];
+  return check::check_experts(problem.num_experts, [&](std::int64_t expert, CheckResult& result) {
     const math::RowRange segment =
         math::expert_rows(static_cast<const std::int32_t*>(args.offs.data),
                           static_cast<std::int32_t>(expert), problem.max_rows);
-    const std::uint64_t seed =
-        options.seed * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(expert);
+    const std::uint64_t seed = check::expert_seed(options, expert);
     for (const std::int64_t row : check::sample(segment.rows(), options.rows_per_expert, seed)) {
       check_dx_row(in, expert, segment.begin + row, result);
     }
@@ -154,12 +150,7 @@ CheckResult check_expert_mlp_backward(const ExpertMlpProblem& problem,
     for (const std::int64_t j : check::sample(problem.h, hidden_columns, seed + 2)) {
       check_weight_column(in, expert, segment, j, sides, result);
     }
-  }
-  CheckResult all;
-  for (const CheckResult& result : results) {
-    all.merge(result);
-  }
-  return all;
+  });
 }
 
 }  // namespace moesaic

@@ -60,23 +60,14 @@ CheckResult check_expert_mlp_forward(const ExpertMlpProblem& problem,
   if (args.u.data != nullptr) {
     core::check_matrix("u", args.u, {dtype, Device{}, 0, rows, 2 * problem.h, true});
   }
-  std::vector<CheckResult> results(static_cast<std::size_t>(problem.num_experts));
-#pragma omp parallel for schedule(dynamic, 1)
-  for (std::int64_t expert = 0; expert < problem.num_experts; ++expert) {
+  return check::check_experts(problem.num_experts, [&](std::int64_t expert, CheckResult& result) {
     const math::RowRange segment = math::expert_rows(
         static_cast<const std::int32_t*>(args.offs.data), static_cast<std::int32_t>(expert), rows);
-    const std::uint64_t seed =
-        options.seed * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(expert);
+    const std::uint64_t seed = check::expert_seed(options, expert);
     for (const std::int64_t row : check::sample(segment.rows(), options.rows_per_expert, seed)) {
-      check_row(problem, args, expert, segment.begin + row,
-                results[static_cast<std::size_t>(expert)]);
+      check_row(problem, args, expert, segment.begin + row, result);
     }
-  }
-  CheckResult all;
-  for (const CheckResult& result : results) {
-    all.merge(result);
-  }
-  return all;
+  });
 }
 
 }  // namespace moesaic

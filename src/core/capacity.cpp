@@ -13,9 +13,10 @@
 namespace moesaic {
 namespace {
 
+using math::kMillion;
+
 constexpr std::string_view kForm =
     "FACTOR, FACTOR:ceil_mean or FACTOR:eight_row:S, such as 1.25 or 1.25:eight_row:8";
-constexpr std::int64_t kMillion = 1'000'000;
 
 [[noreturn]] void refuse_text(std::string_view argument, std::string_view text) {
   core::refuse(argument, kForm, "\"" + std::string(text) + "\"");

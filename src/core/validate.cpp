@@ -3,11 +3,14 @@
 
 #include "core/validate.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
+#include "core/enum_words.hpp"
 #include "core/grouped_gemm_impl.hpp"
 #include "core/message.hpp"
+#include "math/integer.hpp"
 
 namespace moesaic::core {
 namespace {
@@ -28,7 +31,15 @@ void check_width(std::string_view field, std::int64_t value) {
   }
 }
 
+template <class Enum>
+void check_constant(std::string_view field, Enum value) {
+  if (!is_constant(value)) {
+    refuse(field, all_words<Enum>(), std::to_string(static_cast<int>(value)));
+  }
+}
+
 void check_capacity(const Capacity& capacity) {
+  check_constant("capacity.rule", capacity.rule);
   if (capacity.factor_millionths <= 0) {
     refuse("capacity.factor_millionths", "a positive factor",
            std::to_string(capacity.factor_millionths));
@@ -52,23 +63,41 @@ void check_stride(std::string_view argument, std::string_view which, std::int64_
     refuse(argument, std::string(which) + " stride of at least " + std::to_string(least),
            std::to_string(stride));
   }
-  if (stride * element_bytes % kAlignmentBytes != 0) {
+  if (stride % (kAlignmentBytes / element_bytes) != 0) {
     refuse(argument, std::string(which) + " stride that is a multiple of 16 bytes",
            std::to_string(stride) + " elements of " + std::to_string(element_bytes) + " bytes");
   }
 }
 
-/// Bytes from the first element to behind the last one.
+/// Elements from the first one of `count` lines, a stride apart and `line` elements long, to behind
+/// the last one; held at 2^63 - 1.
+std::int64_t span_elems(std::int64_t count, std::int64_t stride, std::int64_t line) {
+  return math::saturating_add(math::saturating_mul(count - 1, std::max<std::int64_t>(stride, 0)),
+                              line);
+}
+
+/// Refuses a stride whose last element lies past every address.
+void check_span(std::string_view argument, std::string_view which, std::int64_t stride,
+                std::int64_t elems, std::int64_t element_bytes) {
+  if (math::saturating_mul(elems, element_bytes) == math::kInt64Max) {
+    refuse(argument, std::string(which) + " stride that ends below 2^63 bytes",
+           std::to_string(stride));
+  }
+}
+
+/// Bytes from the first element to behind the last one, of any view; held at 2^63 - 1.
 std::int64_t extent_bytes(const ConstTensorView& view) {
-  std::int64_t last = 0;
-  for (int i = 0; i < view.rank; ++i) {
-    const auto axis = static_cast<std::size_t>(i);
-    if (view.shape[axis] == 0) {
+  std::int64_t elems = 1;
+  for (std::size_t axis = 0; axis < view.shape.size(); ++axis) {
+    if (static_cast<int>(axis) >= view.rank) {
+      break;
+    }
+    if (view.shape[axis] <= 0) {
       return 0;
     }
-    last += (view.shape[axis] - 1) * view.stride[axis];
+    elems = span_elems(view.shape[axis], view.stride[axis], elems);
   }
-  return (last + 1) * size_bytes(view.dtype);
+  return math::saturating_mul(elems, size_bytes(view.dtype));
 }
 
 /// Two column windows of one row-strided buffer lie beside each other and share no element.
@@ -76,16 +105,27 @@ bool separate_columns(const ConstTensorView& a, const ConstTensorView& b, std::i
   if (a.rank != 2 || b.rank != 2) {
     return false;
   }
-  const std::int64_t pitch = a.stride[0] * size_bytes(a.dtype);
-  if (pitch <= 0 || pitch != b.stride[0] * size_bytes(b.dtype)) {
+  const auto bytes = [](std::int64_t elems, DType dtype) {
+    return math::saturating_mul(std::max<std::int64_t>(elems, 0), size_bytes(dtype));
+  };
+  const std::int64_t pitch = bytes(a.stride[0], a.dtype);
+  if (pitch == 0 || pitch == math::kInt64Max || pitch != bytes(b.stride[0], b.dtype)) {
     return false;
   }
-  const std::int64_t shift = ((distance % pitch) + pitch) % pitch;  // b's first column behind a's
-  return shift >= a.shape[1] * size_bytes(a.dtype) &&
-         shift + b.shape[1] * size_bytes(b.dtype) <= pitch;
+  std::int64_t shift = distance % pitch;  // b's first column behind a's
+  shift += shift < 0 ? pitch : 0;
+  return shift >= bytes(a.shape[1], a.dtype) && bytes(b.shape[1], b.dtype) <= pitch - shift;
+}
+
+/// What the two problems say alike of how they run.
+void check_run(Tail tail, Strategy strategy, const Capacity& capacity) {
+  check_constant("tail", tail);
+  check_constant("strategy", strategy);
+  check_capacity(capacity);
 }
 
 void check_format(Format format, DType d_dtype, std::string_view d_field) {
+  check_constant("format", format);
   if (format == Format::mxfp8) {
     refuse("format", "bf16 or f32", "mxfp8, which this version does not multiply",
            ErrorCode::unsupported);
@@ -104,6 +144,9 @@ DType operand_dtype(Format format) { return format == Format::f32 ? DType::f32 :
 void check_problem(const GroupedGemmProblem& problem) {
   check_range("num_experts", problem.num_experts, 1, kMaxExperts);
   check_range("max_rows", problem.max_rows, 0, kMaxRows);
+  check_constant("pass", problem.pass);
+  check_constant("weights", problem.weights);
+  check_run(problem.tail, problem.strategy, problem.capacity);
   check_width("n", problem.n);
   check_width("k", problem.k);
   check_format(problem.format, problem.d_dtype, "d_dtype");
@@ -111,21 +154,20 @@ void check_problem(const GroupedGemmProblem& problem) {
     refuse("accumulate", "false, since only wgrad accumulates",
            "true with pass " + std::string(name(problem.pass)));
   }
-  check_capacity(problem.capacity);
 }
 
 void check_problem(const ExpertMlpProblem& problem) {
   check_range("num_experts", problem.num_experts, 1, kMaxExperts);
   check_range("max_rows", problem.max_rows, 0, kMaxRows);
+  check_constant("order", problem.order);
+  check_constant("activations", problem.activations);
+  check_run(problem.tail, problem.strategy, problem.capacity);
   check_width("d", problem.d);
   check_width("h", problem.h);
-  check_format(problem.format, problem.wgrad_dtype, "wgrad_dtype");
-  if (problem.order != UpGateOrder::up_gate && problem.order != UpGateOrder::gate_up &&
-      problem.order != UpGateOrder::interleaved) {
-    refuse("order", "up_gate, gate_up or interleaved",
-           std::to_string(static_cast<int>(problem.order)));
+  if (problem.h > kMaxWidth / 2) {
+    refuse("h", "at most 2^29, since u has 2h columns", std::to_string(problem.h));
   }
-  check_capacity(problem.capacity);
+  check_format(problem.format, problem.wgrad_dtype, "wgrad_dtype");
 }
 
 void check_matrix(std::string_view argument, const ConstTensorView& view, const MatrixSpec& spec) {
@@ -152,12 +194,16 @@ void check_matrix(std::string_view argument, const ConstTensorView& view, const 
     refuse(argument, "a last stride of 1", std::to_string(view.stride[row_axis + 1]));
   }
   const std::int64_t element_bytes = size_bytes(spec.dtype);
+  const std::int64_t row_stride = view.stride[row_axis];
   if (spec.rows > 1) {
-    check_stride(argument, "a row", view.stride[row_axis], spec.columns, element_bytes);
+    check_stride(argument, "a row", row_stride, spec.columns, element_bytes);
   }
+  const std::int64_t matrix = span_elems(spec.rows, row_stride, spec.columns);
+  check_span(argument, "a row", row_stride, matrix, element_bytes);
   if (batched && spec.experts > 1) {
-    const std::int64_t matrix = (spec.rows - 1) * view.stride[1] + spec.columns;
     check_stride(argument, "an expert", view.stride[0], spec.written ? matrix : 0, element_bytes);
+    check_span(argument, "an expert", view.stride[0],
+               span_elems(spec.experts, view.stride[0], matrix), element_bytes);
   }
 }
 
@@ -184,9 +230,9 @@ void check_no_overlap(std::string_view written_name, const ConstTensorView& writ
   }
   const auto written_begin = reinterpret_cast<std::intptr_t>(written.data);
   const auto read_begin = reinterpret_cast<std::intptr_t>(read.data);
-  const bool apart = written_begin + written_bytes <= read_begin ||
-                     read_begin + read_bytes <= written_begin ||
-                     separate_columns(written, read, read_begin - written_begin);
+  const std::intptr_t distance = read_begin - written_begin;
+  const bool apart = distance >= written_bytes || -distance >= read_bytes ||
+                     separate_columns(written, read, distance);
   if (!apart) {
     refuse(written_name, "memory apart from " + std::string(read_name),
            "an overlap of " + describe(written) + " with " + describe(read));

@@ -12,7 +12,7 @@ namespace moesaic::core {
 
 struct WorkspaceHeader {
   std::uint64_t fault_word = 0;    ///< math/fault_word.hpp; 0 = none.
-  std::int64_t overflow_rows = 0;  ///< Of the last padded_bmm execute.
+  std::int64_t overflow_rows = 0;  ///< Of the last padded_bmm execute; no other writes it.
 };
 
 /// Scratch of a backend begins here, so that it stays aligned for every use.

@@ -28,19 +28,6 @@ Support judge(const backends::GroupedGemmImplementation& implementation,
   return implementation.supports(request);
 }
 
-std::vector<Row> judge_all(const backends::PlanRequest& request) {
-  std::vector<Row> rows;
-  for (const backends::Backend* backend : dispatch::all_backends()) {
-    if (backend->device_kind() != request.device.device.kind) {
-      continue;
-    }
-    for (const backends::GroupedGemmImplementation* implementation : backend->grouped_gemms()) {
-      rows.push_back({implementation, judge(*implementation, request)});
-    }
-  }
-  return rows;
-}
-
 /// The device as the plan may use it: `num_sms` of the options is a limit.
 DeviceInfo limited(DeviceInfo device, const PlanOptions& options) {
   if (options.num_sms < 0) {
@@ -51,6 +38,42 @@ DeviceInfo limited(DeviceInfo device, const PlanOptions& options) {
     device.num_sms = std::min(device.num_sms, options.num_sms);
   }
   return device;
+}
+
+/// All implementations for a kind of device, best first, each with what `support_of` says of it.
+template <class SupportOf>
+std::vector<Row> list_rows(DeviceKind kind, const SupportOf& support_of) {
+  std::vector<Row> rows;
+  for (const backends::Backend* backend : dispatch::all_backends()) {
+    if (backend->device_kind() != kind) {
+      continue;
+    }
+    for (const backends::GroupedGemmImplementation* implementation : backend->grouped_gemms()) {
+      rows.push_back({implementation, support_of(*implementation)});
+    }
+  }
+  return rows;
+}
+
+/// The problem is well formed, which supports() counts on.
+std::vector<Row> judge_all(const backends::PlanRequest& request) {
+  return list_rows(request.device.device.kind,
+                   [&](const auto& implementation) { return judge(implementation, request); });
+}
+
+/// The same for any problem: a malformed one is refused in every implementation's name and reaches
+/// none.
+std::vector<Row> judge_any(const GroupedGemmProblem& problem, const DeviceInfo& device,
+                           const PlanOptions& options) {
+  try {
+    core::check_problem(problem);
+    const DeviceInfo usable = limited(device, options);
+    return judge_all({problem, usable, options});
+  } catch (const Error& error) {
+    return list_rows(device.device.kind, [&](const auto& /*implementation*/) {
+      return Support{false, error.what()};
+    });
+  }
 }
 
 std::string reasons(const std::vector<Row>& rows, const DeviceInfo& device) {
@@ -99,17 +122,8 @@ std::vector<Candidate> GroupedGemm::candidates(const GroupedGemmProblem& problem
                                                const DeviceInfo& device,
                                                const PlanOptions& options) {
   std::vector<Candidate> list;
-  Support well_formed{true, {}};
-  DeviceInfo usable = device;
-  try {
-    core::check_problem(problem);
-    usable = limited(device, options);
-  } catch (const Error& error) {
-    well_formed = {false, error.what()};
-  }
-  for (Row& row : judge_all({problem, usable, options})) {
-    list.push_back({std::string(row.implementation->name()),
-                    well_formed ? std::move(row.support) : well_formed});
+  for (Row& row : judge_any(problem, device, options)) {
+    list.push_back({std::string(row.implementation->name()), std::move(row.support)});
   }
   return list;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/message.hpp"
+#include "core/sizes.hpp"
 #include "core/validate.hpp"
 #include "core/workspace_header.hpp"
 #include "dispatch/backend_list.hpp"
@@ -15,6 +16,24 @@
 
 namespace moesaic {
 namespace detail {
+namespace {
+
+/// Workspace that products may share, since they run in turn.
+std::int64_t largest(std::initializer_list<const GroupedGemm*> products) {
+  std::size_t most = 0;
+  for (const GroupedGemm* product : products) {
+    most = std::max(most, product->workspace_bytes());
+  }
+  return math::round_up<std::int64_t>(static_cast<std::int64_t>(most), kWorkspaceAlignment);
+}
+
+/// A dense [M, columns] matrix of the operands' type in a workspace.
+std::int64_t matrix_bytes(const ExpertMlpProblem& mlp, std::int64_t columns) {
+  return core::checked_bytes("max_rows",
+                             {mlp.max_rows, columns, size_bytes(core::operand_dtype(mlp.format))});
+}
+
+}  // namespace
 
 class ExpertMlpImpl {
  public:
@@ -34,6 +53,14 @@ class ExpertMlpImpl {
     if (options.num_sms > 0) {
       threads = std::min(threads, options.num_sms);
     }
+    const std::int64_t wide = matrix_bytes(mlp, 2 * mlp.h);
+    const std::int64_t narrow = matrix_bytes(mlp, mlp.h);
+    const std::int64_t again = mlp.activations == Activations::recompute ? wide : 0;
+    forward_products_bytes = largest({&up, &down});
+    backward_products_bytes = largest({&up, &dh, &dx, &dw_up, &dw_down});
+    forward_bytes = core::checked_total_bytes("max_rows", {forward_products_bytes, again, narrow});
+    backward_bytes = core::checked_total_bytes(
+        "max_rows", {backward_products_bytes, wide, again, narrow, narrow});
   }
 
   [[nodiscard]] GroupedGemmProblem product(Pass pass, std::int64_t n, std::int64_t k,
@@ -57,6 +84,8 @@ class ExpertMlpImpl {
   DeviceInfo device_info;
   int threads;
   GroupedGemm up, down, dh, dx, dw_up, dw_down;
+  std::int64_t forward_products_bytes = 0, backward_products_bytes = 0;  // head of each workspace
+  std::int64_t forward_bytes = 0, backward_bytes = 0;
 };
 
 }  // namespace detail
@@ -68,44 +97,22 @@ using Impl = detail::ExpertMlpImpl;
 /// Cuts a workspace: [shared by the products inside | dense intermediates].
 class Scratch {
  public:
-  Scratch(const Impl& impl, const Workspace& workspace, std::size_t products_bytes)
-      : dtype_(core::operand_dtype(impl.problem.format)),
-        device_(impl.device_info.device),
-        rows_(impl.problem.max_rows),
-        next_(workspace.bytes.data() + products_bytes) {}
+  Scratch(const Impl& impl, const Workspace& workspace, std::int64_t products_bytes)
+      : impl_(impl), next_(workspace.bytes.data() + products_bytes) {}
 
   /// A dense [M, columns] matrix.
   TensorView matrix(std::int64_t columns) {
-    TensorView view{next_, dtype_, device_, 2, {rows_, columns, 0}, {columns, 1, 0}};
-    next_ += bytes(rows_, columns, dtype_);
+    const TensorView view{
+        next_, core::operand_dtype(impl_.problem.format), impl_.device_info.device,
+        2,     {impl_.problem.max_rows, columns, 0},      {columns, 1, 0}};
+    next_ += detail::matrix_bytes(impl_.problem, columns);
     return view;
   }
 
-  static std::size_t bytes(std::int64_t rows, std::int64_t columns, DType dtype) {
-    return static_cast<std::size_t>(
-        math::round_up<std::int64_t>(rows * columns * size_bytes(dtype), kWorkspaceAlignment));
-  }
-
  private:
-  DType dtype_;
-  Device device_;
-  std::int64_t rows_;
+  const Impl& impl_;
   std::byte* next_;
 };
-
-std::size_t largest(std::initializer_list<const GroupedGemm*> products) {
-  std::size_t most = 0;
-  for (const GroupedGemm* product : products) {
-    most = std::max(most, product->workspace_bytes());
-  }
-  return static_cast<std::size_t>(
-      math::round_up<std::int64_t>(static_cast<std::int64_t>(most), kWorkspaceAlignment));
-}
-
-std::size_t forward_products_bytes(const Impl& impl) { return largest({&impl.up, &impl.down}); }
-std::size_t backward_products_bytes(const Impl& impl) {
-  return largest({&impl.up, &impl.dh, &impl.dx, &impl.dw_up, &impl.dw_down});
-}
 
 bool recomputes(const Impl& impl) { return impl.problem.activations == Activations::recompute; }
 
@@ -227,18 +234,11 @@ const ExpertMlpProblem& ExpertMlp::problem() const noexcept { return impl_->prob
 std::string ExpertMlp::implementation() const { return std::string(impl_->up.implementation()); }
 
 std::size_t ExpertMlp::forward_workspace_bytes() const noexcept {
-  const ExpertMlpProblem& mlp = impl_->problem;
-  const DType dtype = core::operand_dtype(mlp.format);
-  const std::size_t u = recomputes(*impl_) ? Scratch::bytes(mlp.max_rows, 2 * mlp.h, dtype) : 0;
-  return forward_products_bytes(*impl_) + u + Scratch::bytes(mlp.max_rows, mlp.h, dtype);
+  return static_cast<std::size_t>(impl_->forward_bytes);
 }
 
 std::size_t ExpertMlp::backward_workspace_bytes() const noexcept {
-  const ExpertMlpProblem& mlp = impl_->problem;
-  const DType dtype = core::operand_dtype(mlp.format);
-  const std::size_t wide = Scratch::bytes(mlp.max_rows, 2 * mlp.h, dtype);
-  const std::size_t narrow = Scratch::bytes(mlp.max_rows, mlp.h, dtype);
-  return backward_products_bytes(*impl_) + (recomputes(*impl_) ? 2 : 1) * wide + 2 * narrow;
+  return static_cast<std::size_t>(impl_->backward_bytes);
 }
 
 PackedWeights ExpertMlp::pack_up_gate(const Operand& w_up_gate, Stream stream) const {
@@ -255,7 +255,7 @@ void ExpertMlp::forward(const ExpertMlpForwardArgs& args, Workspace workspace,
   check_forward(impl, args);
   core::check_workspace(workspace, forward_workspace_bytes(), impl.device_info.device);
   core::check_stream(stream, impl.device_info.device);
-  Scratch scratch(impl, workspace, forward_products_bytes(impl));
+  Scratch scratch(impl, workspace, impl.forward_products_bytes);
   const TensorView u = recomputes(impl) ? scratch.matrix(2 * impl.problem.h) : args.u;
   const TensorView h = scratch.matrix(impl.problem.h);
 
@@ -273,7 +273,7 @@ void ExpertMlp::backward(const ExpertMlpBackwardArgs& args, Workspace workspace,
   check_backward(impl, args);
   core::check_workspace(workspace, backward_workspace_bytes(), impl.device_info.device);
   core::check_stream(stream, impl.device_info.device);
-  Scratch scratch(impl, workspace, backward_products_bytes(impl));
+  Scratch scratch(impl, workspace, impl.backward_products_bytes);
   const TensorView du = scratch.matrix(2 * impl.problem.h);
   const TensorView dh = scratch.matrix(impl.problem.h);
   const TensorView h = scratch.matrix(impl.problem.h);

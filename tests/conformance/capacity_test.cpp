@@ -90,6 +90,24 @@ TEST_P(Padded, ReportsTheLastExecute) {
   EXPECT_EQ(overflow_of({99, 20}), 0);  // the faulty expert is empty, and so is the next
 }
 
+/// The record is of the last padded_bmm execute: other strategies in the same workspace keep it.
+TEST_P(Padded, OtherStrategiesKeepTheRecord) {
+  const auto& [implementation, pass] = GetParam();
+  GroupedGemmProblem problem = make_problem(pass, WeightStorage::enk, kBf16, 2, 20, 16, 24);
+  problem.capacity = parse_capacity("1");
+  const GroupedGemm padded = plan(problem, implementation);
+  const HostWorkspace workspace(padded.workspace_bytes());
+  GroupedRun run(padded.problem(), {17, 20});
+  fill_operands(run, 1, 0.5, 31);
+  padded.execute(run.args(), workspace.get(), Stream::cpu());
+  for (const Implementation& other : runnable({Strategy::grouped, Strategy::host_loop})) {
+    const GroupedGemm exact = plan(problem, other);
+    ASSERT_LE(exact.workspace_bytes(), padded.workspace_bytes());
+    exact.execute(run.args(), workspace.get(), Stream::cpu());
+    EXPECT_EQ(read_overflow_rows(workspace.get(), Stream::cpu()), 7) << other.name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Padded,
                          ::testing::Combine(::testing::ValuesIn(runnable({Strategy::padded_bmm})),
                                             ::testing::ValuesIn(kAllPasses)),

@@ -31,5 +31,16 @@ TEST(Names, AreTheEnumConstants) {
   EXPECT_EQ(name(Activations::recompute), "recompute");
 }
 
+TEST(Names, OfNoEnumConstantAreUnknown) {
+  EXPECT_EQ(name(static_cast<Pass>(3)), "unknown");
+  EXPECT_EQ(name(static_cast<Format>(3)), "unknown");
+  EXPECT_EQ(name(static_cast<WeightStorage>(2)), "unknown");
+  EXPECT_EQ(name(static_cast<Tail>(2)), "unknown");
+  EXPECT_EQ(name(static_cast<Strategy>(255)), "unknown");
+  EXPECT_EQ(name(static_cast<CapacityRule>(2)), "unknown");
+  EXPECT_EQ(name(static_cast<UpGateOrder>(3)), "unknown");
+  EXPECT_EQ(name(static_cast<Activations>(2)), "unknown");
+}
+
 }  // namespace
 }  // namespace moesaic

@@ -129,6 +129,26 @@ TEST(Candidates, NeverThrowForAProblemThatCannotRun) {
   EXPECT_NO_THROW(expect_reasons(GroupedGemm::candidates(small(), nowhere)));
 }
 
+/// No implementation is asked about a problem that means nothing: tiles of no experts, widths of 0.
+/// With a CUDA backend each of its names is listed all the same, on a machine without a GPU too.
+TEST(Candidates, OfAMalformedProblemAreNamedButNotAsked) {
+  DeviceInfo hopper;
+  hopper.device = {DeviceKind::cuda, 0};
+  hopper.compute_capability = 90;
+  hopper.num_sms = 132;
+  const GroupedGemmProblem nothing;
+  ASSERT_EQ(nothing.num_experts, 0);
+  for (const DeviceInfo& device : {hopper, cpu()}) {
+    const std::vector<Candidate> candidates = GroupedGemm::candidates(nothing, device);
+    EXPECT_EQ(candidates.size(), GroupedGemm::candidates(small(), device).size());
+    expect_reasons(candidates);
+    for (const Candidate& candidate : candidates) {
+      EXPECT_FALSE(candidate.support.ok) << candidate.implementation;
+      EXPECT_EQ(candidate.support.reason, "num_experts: expected 1 to 65536, got 0");
+    }
+  }
+}
+
 TEST(Plan, NumSmsIsALimit) {
   PlanOptions options;
   options.num_sms = -1;

@@ -38,6 +38,13 @@ TEST(MlpPlan, RefusalsNameTheField) {
   refuse(
       {"format", "mxfp8"}, [](auto& p) { p.format = Format::mxfp8; }, ErrorCode::unsupported);
   refuse({"capacity"}, [](auto& p) { p.capacity.factor_millionths = -1; });
+  refuse({"h", "2^29"}, [](auto& p) { p.h = std::int64_t{1} << 30; });  // its products have n = 2h
+  refuse({"max_rows", "2^62 bytes"}, [](auto& p) {
+    p.max_rows = (std::int64_t{1} << 31) - 1;
+    p.h = std::int64_t{1} << 29;
+    p.format = Format::f32;
+    p.wgrad_dtype = DType::f32;
+  });
   PlanOptions options;
   options.implementation = "cpu/nothing";
   expect_error(ErrorCode::invalid_argument, {"implementation", "cpu/nothing"},
@@ -111,7 +118,8 @@ TEST_P(MlpArguments, OfForward) {
   refuse_forward({"u"}, [](auto& args) { args.u = {}; });
   refuse_forward({"u", "[20, 48]"}, [](auto& args) { args.u.shape[1] = 24; });
   refuse_forward({"y", "apart from x"}, [](auto& args) { args.x.data = args.y.data; });
-  refuse_forward({"u", "apart from"}, [](auto& args) { args.w_up_gate.data = args.u.data; });
+  refuse_forward({"u", "apart from"},
+                 [](auto& args) { args.u.data = const_cast<void*>(args.w_up_gate.data); });
   refuse_forward({"y", "apart from"}, [](auto& args) { args.offs.data = args.y.data; });
   refuse_forward({"y", "apart from u"}, [](auto& args) { args.y.data = args.u.data; });
   MlpRun other = make(Activations::save);
@@ -132,7 +140,8 @@ TEST_P(MlpArguments, OfBackward) {
   refuse_backward({"dw_up_gate", "f32"}, [](auto& args) { args.dw_up_gate.dtype = DType::f32; });
   refuse_backward({"dw_down"}, [](auto& args) { args.dw_down = {}; });
   refuse_backward({"dx", "apart from dy"}, [](auto& args) { args.dy.data = args.dx.data; });
-  refuse_backward({"dx", "apart from u"}, [](auto& args) { args.u.data = args.dx.data; });
+  refuse_backward({"dx", "apart from u"},
+                  [](auto& args) { args.dx.data = const_cast<void*>(args.u.data); });
   refuse_backward({"dw_down", "apart from"},
                   [](auto& args) { args.w_down.data = args.dw_down.data; });
   refuse_backward({"dw_up_gate", "apart from"},

@@ -88,15 +88,6 @@ MOESAIC_CLONES void narrow(const float* from, T* to, std::int64_t step, std::int
   }
 }
 
-template <class T>
-T* row(const TensorView& view, std::int64_t index) {
-  return reinterpret_cast<T*>(at(view, index * view.stride[0]));
-}
-template <class T>
-const T* row(const ConstTensorView& view, std::int64_t index) {
-  return reinterpret_cast<const T*>(at(view, index * view.stride[0]));
-}
-
 /// Where up and gate of columns [first, first + count) lie in a row of u.
 struct Columns {
   std::int64_t up, gate, step;

@@ -3,14 +3,13 @@
 
 #include "backends/onednn/exact_rows.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
-#include <exception>
 #include <string>
 #include <utility>
 
 #include "core/message.hpp"
+#include "core/parallel.hpp"
+#include "core/sizes.hpp"
 #include "core/validate.hpp"
 #include "math/integer.hpp"
 
@@ -39,6 +38,11 @@ class Scratch {
 void run_one(const Product& product, Scratch& scratch) {
   product.matmul->run(product.a, product.b, product.d,
                       scratch.at_least(product.matmul->scratch_bytes()));
+}
+
+/// Multiply-adds, to compare products by.
+std::int64_t work_of(const MatmulSpec& spec) {
+  return math::saturating_mul(math::saturating_mul(spec.m, spec.n), spec.k);
 }
 
 /// b of forward and dgrad is [contracted, width]; it is stored transposed when the contraction is
@@ -76,15 +80,15 @@ PackedExperts::PackedExperts(const GroupedGemmProblem& problem, const MatmulSpec
       packed_for_m_(spec.packed_for_m),
       pass_(problem.pass),
       format_(problem.format),
-      storage_bytes_(static_cast<std::size_t>(num_experts_ * stride_bytes_ + kScratchAlignment)) {
+      storage_bytes_(static_cast<std::size_t>(
+          core::checked_bytes("w", {num_experts_, stride_bytes_}) + kScratchAlignment)) {
   const auto address =
       static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(storage_bytes_.data()));
   first_ =
       storage_bytes_.data() + (math::round_up<std::int64_t>(address, kScratchAlignment) - address);
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-  for (std::int64_t index = 0; index < num_experts_; ++index) {
+  core::parallel_for(num_experts_, threads, [&](std::int64_t index) {
     pack(spec, at(w.qdata, index * w.qdata.stride[0]), first_ + index * stride_bytes_);
-  }
+  });
 }
 
 void PackedExperts::check_fits(std::string_view argument, std::string_view implementation,
@@ -133,7 +137,7 @@ Product ExactRows::rows(std::int64_t expert, std::int64_t begin, std::int64_t en
     b = at(args_.b.qdata, expert * args_.b.qdata.stride[0]);
   }
   return {cache_.get(spec), at(a, begin * a.stride[0]), b, at(args_.d, begin * args_.d.stride[0]),
-          spec.m * spec.n * spec.k};
+          work_of(spec)};
 }
 
 Product ExactRows::weight_rows(std::int64_t expert, math::RowRange segment, std::int64_t first,
@@ -156,8 +160,7 @@ Product ExactRows::weight_rows(std::int64_t expert, math::RowRange segment, std:
   spec.accumulate = problem_.accumulate;
   spec.threads = threads;
   return {cache_.get(spec), at(left, segment.begin * left.stride[0] + first),
-          at(right, segment.begin * right.stride[0]), at(d, first * d.stride[0]),
-          spec.m * spec.n * spec.k};
+          at(right, segment.begin * right.stride[0]), at(d, first * d.stride[0]), work_of(spec)};
 }
 
 void run_in_turn(const std::vector<Product>& products) {
@@ -170,24 +173,10 @@ void run_in_turn(const std::vector<Product>& products) {
 void run_side_by_side(std::vector<Product> products, int threads) {
   std::stable_sort(products.begin(), products.end(),
                    [](const Product& a, const Product& b) { return a.work > b.work; });
-  const auto count = static_cast<std::int64_t>(products.size());
-  std::exception_ptr failure;
-#pragma omp parallel num_threads(threads)
-  {
-    Scratch scratch;
-#pragma omp for schedule(dynamic, 1)
-    for (std::int64_t i = 0; i < count; ++i) {
-      try {
-        run_one(products[static_cast<std::size_t>(i)], scratch);
-      } catch (...) {  // an exception may not leave an OpenMP region
-#pragma omp critical
-        failure = std::current_exception();
-      }
-    }
-  }
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
+  core::parallel_for_with<Scratch>(static_cast<std::int64_t>(products.size()), threads,
+                                   [&](Scratch& scratch, std::int64_t index) {
+                                     run_one(products[static_cast<std::size_t>(index)], scratch);
+                                   });
 }
 
 void write_absent(const GroupedGemmProblem& problem, const GroupedGemmArgs& args,

@@ -19,6 +19,7 @@ namespace {
 constexpr std::int64_t kMostTileRows = 256;
 constexpr std::int64_t kLeastTileRows = 32;
 constexpr std::int64_t kTilesPerThread = 4;
+constexpr std::int64_t kWeightTilesPerThread = 2;
 constexpr std::int64_t kMostWeightTileRows = 512;
 constexpr std::int64_t kLeastWeightTileRows = 64;
 
@@ -79,7 +80,7 @@ class Grouped final : public OnednnGemm {
         add_tiles(exact, static_cast<std::int64_t>(expert), segments.experts[expert], products);
       }
     }
-    record(workspace, segments.fault_word, 0);
+    record_fault(workspace, segments.fault_word);
     if (segments.fault_word != 0) {
       run_in_turn(products);  // segments of wrong offsets may overlap: the last one wins, always
     } else {
@@ -93,10 +94,10 @@ class Grouped final : public OnednnGemm {
                  std::vector<Product>& products) const {
     const bool wgrad = problem().pass == Pass::wgrad;
     const std::int64_t extent = wgrad ? exact.weight_rows_count() : segment.rows();
-    const std::int64_t most =
-        wgrad ? clamp_tile(extent, 2 * threads(), kLeastWeightTileRows, kMostWeightTileRows)
-              : clamp_tile(problem().max_rows, kTilesPerThread * threads(), kLeastTileRows,
-                           kMostTileRows);
+    const std::int64_t most = wgrad ? clamp_tile(extent, kWeightTilesPerThread * threads(),
+                                                 kLeastWeightTileRows, kMostWeightTileRows)
+                                    : clamp_tile(problem().max_rows, kTilesPerThread * threads(),
+                                                 kLeastTileRows, kMostTileRows);
     const std::int64_t tiles = math::ceil_div(extent, most);
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const std::int64_t first = extent * tile / tiles;
@@ -129,7 +130,7 @@ class HostLoop final : public OnednnGemm {
               ? exact.weight_rows(expert, segment, 0, exact.weight_rows_count(), threads())
               : exact.rows(expert, segment.begin, segment.end, threads()));
     }
-    record(workspace, segments.fault_word, 0);
+    record_fault(workspace, segments.fault_word);
     run_in_turn(products);
     write_absent(problem(), args, segments);
   }

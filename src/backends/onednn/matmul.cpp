@@ -86,18 +86,35 @@ Memory::desc packed_b(const MatmulSpec& spec) {
   return describe(dense, any).weights_desc();
 }
 
+/// Runs `body`; what oneDNN refuses of `action` leaves as this library's own exception.
+template <class Body>
+auto translated(ErrorCode code, const char* action, const MatmulSpec& spec, const Body& body) {
+  try {
+    return body();
+  } catch (const dnnl::error& error) {
+    throw Error(code, "oneDNN " + version() + " refuses to " + action + " a " +
+                          std::string(name(spec.ab_dtype)) + " product of m " +
+                          std::to_string(spec.m) + ", n " + std::to_string(spec.n) + ", k " +
+                          std::to_string(spec.k) + ": " + error.what());
+  }
+}
+
 class DnnlMatmul final : public Matmul {
  public:
   explicit DnnlMatmul(const MatmulSpec& spec)
-      : threads_(spec.threads),
+      : spec_(spec),
         desc_(describe(spec, spec.packed_for_m > 0 ? packed_b(spec) : strided_b(spec))),
-        primitive_(desc_) {}
+        primitive_(desc_),
+        scratch_bytes_(desc_.scratchpad_desc().get_size()) {}
 
-  [[nodiscard]] std::size_t scratch_bytes() const noexcept override {
-    return desc_.scratchpad_desc().get_size();
-  }
+  [[nodiscard]] std::size_t scratch_bytes() const noexcept override { return scratch_bytes_; }
 
   void run(const void* a, const void* b, void* d, std::byte* scratch) const override {
+    translated(ErrorCode::device_failure, "run", spec_, [&] { run_dnnl(a, b, d, scratch); });
+  }
+
+ private:
+  void run_dnnl(const void* a, const void* b, void* d, std::byte* scratch) const {
     // dnnl::memory has no read-only form; a matmul writes only its destination and scratch.
     const std::unordered_map<int, Memory> arguments = {
         {DNNL_ARG_SRC, Memory(desc_.src_desc(), cpu_engine(), const_cast<void*>(a))},
@@ -105,15 +122,15 @@ class DnnlMatmul final : public Matmul {
         {DNNL_ARG_DST, Memory(desc_.dst_desc(), cpu_engine(), d)},
         {DNNL_ARG_SCRATCHPAD, Memory(desc_.scratchpad_desc(), cpu_engine(), scratch)}};
     dnnl::stream stream(cpu_engine());
-    const ThreadLimit limit(threads_);
+    const ThreadLimit limit(spec_.threads);
     primitive_.execute(stream, arguments);
     stream.wait();
   }
 
- private:
-  int threads_;
+  MatmulSpec spec_;
   dnnl::matmul::primitive_desc desc_;
   dnnl::matmul primitive_;
+  std::size_t scratch_bytes_;
 };
 
 /// The smallest product that shows whether a type is multiplied at all.
@@ -133,14 +150,8 @@ std::shared_ptr<const Matmul> compile(const MatmulSpec& spec) {
     return compile_widened(spec);
   }
   const ThreadLimit limit(spec.threads);
-  try {
-    return std::make_shared<DnnlMatmul>(spec);
-  } catch (const dnnl::error& error) {
-    throw Error(ErrorCode::unsupported,
-                "oneDNN " + version() + " refuses a " + std::string(name(spec.ab_dtype)) +
-                    " product of m " + std::to_string(spec.m) + ", n " + std::to_string(spec.n) +
-                    ", k " + std::to_string(spec.k) + ": " + error.what());
-  }
+  return translated(ErrorCode::unsupported, "compile", spec,
+                    [&] { return std::make_shared<DnnlMatmul>(spec); });
 }
 
 Support supports_f32() {
@@ -175,7 +186,8 @@ std::size_t packed_bytes(const MatmulSpec& spec) {
     return widened_packed_bytes(spec);
   }
   const ThreadLimit limit(spec.threads);
-  return packed_b(spec).get_size();
+  return translated(ErrorCode::unsupported, "pack b of", spec,
+                    [&] { return packed_b(spec).get_size(); });
 }
 
 void pack(const MatmulSpec& spec, const void* strided, void* packed) {
@@ -184,11 +196,13 @@ void pack(const MatmulSpec& spec, const void* strided, void* packed) {
     return;
   }
   const ThreadLimit limit(spec.threads);
-  Memory source(strided_b(spec), cpu_engine(), const_cast<void*>(strided));
-  Memory destination(packed_b(spec), cpu_engine(), packed);
-  dnnl::stream stream(cpu_engine());
-  dnnl::reorder(source, destination).execute(stream, source, destination);
-  stream.wait();
+  translated(ErrorCode::unsupported, "pack b of", spec, [&] {
+    Memory source(strided_b(spec), cpu_engine(), const_cast<void*>(strided));
+    Memory destination(packed_b(spec), cpu_engine(), packed);
+    dnnl::stream stream(cpu_engine());
+    dnnl::reorder(source, destination).execute(stream, source, destination);
+    stream.wait();
+  });
 }
 
 std::shared_ptr<const Matmul> MatmulCache::get(const MatmulSpec& spec) {

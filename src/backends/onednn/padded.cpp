@@ -9,7 +9,7 @@
 
 #include "backends/onednn/exact_rows.hpp"
 #include "backends/onednn/grouped.hpp"
-#include "math/integer.hpp"
+#include "core/sizes.hpp"
 #include "moesaic/capacity.hpp"
 
 namespace moesaic::backends::onednn {
@@ -30,15 +30,15 @@ class Padded final : public detail::GroupedGemmImpl {
       : GroupedGemmImpl(request.problem, request.device),
         name_(name),
         capacity_(capacity_rows(request.problem.capacity, request.problem.max_rows,
-                                request.problem.num_experts)) {}
+                                request.problem.num_experts)),
+        first_bytes_(block_bytes(first_columns(), operand_bytes())),
+        workspace_bytes_(core::checked_total_bytes(
+            "capacity", {core::kWorkspaceHeaderBytes, first_bytes_,
+                         block_bytes(second_columns(), second_element_bytes())})) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override {
-    const std::int64_t first = block_bytes(first_columns(), operand_bytes());
-    const std::int64_t second = block_bytes(second_columns(), problem().pass == Pass::wgrad
-                                                                  ? operand_bytes()
-                                                                  : size_bytes(problem().d_dtype));
-    return core::kWorkspaceHeaderBytes + static_cast<std::size_t>(first + second);
+    return static_cast<std::size_t>(workspace_bytes_);
   }
 
   void execute(const GroupedGemmArgs& args, const Workspace& workspace,
@@ -47,9 +47,7 @@ class Padded final : public detail::GroupedGemmImpl {
     const ExactRows exact(problem(), args, cache_);
     std::byte* base = workspace.bytes.data() + core::kWorkspaceHeaderBytes;
     const PaddedBlock first{base, first_columns(), operand_bytes()};
-    PaddedBlock second{
-        base + block_bytes(first.columns, first.element_bytes), second_columns(),
-        problem().pass == Pass::wgrad ? operand_bytes() : size_bytes(problem().d_dtype)};
+    const PaddedBlock second{base + first_bytes_, second_columns(), second_element_bytes()};
     std::vector<Product> overflow;
     if (problem().pass == Pass::wgrad) {
       pad(args.a.qdata, segments, first);
@@ -60,7 +58,8 @@ class Padded final : public detail::GroupedGemmImpl {
       multiply_rows(args, first, second);
       unpad(second, segments, args.d);
     }
-    record(workspace, segments.fault_word, add_overflow(exact, segments, overflow));
+    record_fault(workspace, segments.fault_word);
+    record_overflow(workspace, add_overflow(exact, segments, overflow));
     run_in_turn(overflow);
     write_absent(problem(), args, segments);
   }
@@ -75,9 +74,12 @@ class Padded final : public detail::GroupedGemmImpl {
   [[nodiscard]] std::int64_t second_columns() const {
     return problem().pass == Pass::forward ? problem().n : problem().k;
   }
+  [[nodiscard]] std::int64_t second_element_bytes() const {
+    return problem().pass == Pass::wgrad ? operand_bytes() : size_bytes(problem().d_dtype);
+  }
   [[nodiscard]] std::int64_t block_bytes(std::int64_t columns, std::int64_t element_bytes) const {
-    return math::round_up<std::int64_t>(problem().num_experts * capacity_ * columns * element_bytes,
-                                        256);
+    return core::checked_bytes("capacity",
+                               {problem().num_experts, capacity_, columns, element_bytes});
   }
   /// wgrad recomputes an overfull expert whole, so that its dw is still rounded once.
   [[nodiscard]] std::int64_t padded_rows_of(math::RowRange segment) const {
@@ -201,6 +203,7 @@ class Padded final : public detail::GroupedGemmImpl {
 
   std::string_view name_;
   std::int64_t capacity_;
+  std::int64_t first_bytes_, workspace_bytes_;
   mutable MatmulCache cache_;  // locks itself
 };
 

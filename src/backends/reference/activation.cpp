@@ -15,15 +15,6 @@ using core::load;
 using core::store;
 
 template <class T>
-T* row(const TensorView& view, std::int64_t index) {
-  return reinterpret_cast<T*>(at(view, index * view.stride[0]));
-}
-template <class T>
-const T* row(const ConstTensorView& view, std::int64_t index) {
-  return reinterpret_cast<const T*>(at(view, index * view.stride[0]));
-}
-
-template <class T>
 void forward_row(const ActivationArgs& args, math::UpGateLayout layout, std::int64_t index) {
   const std::int64_t h = args.h.shape[1];
   const T* u = row<T>(args.u, index);

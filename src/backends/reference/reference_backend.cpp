@@ -14,6 +14,7 @@
 #include "backends/host_rows.hpp"
 #include "backends/reference/activation.hpp"
 #include "core/exact.hpp"
+#include "core/parallel.hpp"
 
 namespace moesaic::backends::reference {
 namespace {
@@ -73,7 +74,7 @@ class ReferenceGemm final : public detail::GroupedGemmImpl {
   void execute(const GroupedGemmArgs& args, const Workspace& workspace,
                const Stream& /*stream*/) const override {
     const HostSegments segments(args.offs, problem().max_rows);
-    record(workspace, segments.fault_word, 0);
+    record_fault(workspace, segments.fault_word);
     if (problem().format == Format::f32) {
       run<float, float>(args, segments);
     } else if (problem().d_dtype == DType::f32) {
@@ -107,16 +108,11 @@ class ReferenceGemm final : public detail::GroupedGemmImpl {
     const bool dot_form =
         (problem().pass == Pass::forward) == (problem().weights == WeightStorage::enk);
     const auto width = static_cast<std::size_t>(args.d.shape[1]);
-#pragma omp parallel num_threads(device().num_sms)
-    {
-      RowScratch scratch;
-#pragma omp for schedule(dynamic, 1)
-      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-        auto* out = reinterpret_cast<Out*>(at(args.d, row * args.d.stride[0]));
-        multiply_row(reinterpret_cast<const T*>(at(a, row * a.stride[0])), b, dot_form, a.shape[1],
-                     std::span<Out>(out, width), scratch);
-      }
-    }
+    core::parallel_for_with<RowScratch>(
+        rows.rows(), device().num_sms, [&](RowScratch& scratch, std::int64_t i) {
+          multiply_row(row<T>(a, rows.begin + i), b, dot_form, a.shape[1],
+                       std::span<Out>(row<Out>(args.d, rows.begin + i), width), scratch);
+        });
   }
 
   /// Row i of dw[e]: sum over the segment's rows of left[row][i] * right[row][:].
@@ -131,25 +127,18 @@ class ReferenceGemm final : public detail::GroupedGemmImpl {
     const ConstTensorView& right = enk ? args.b.qdata : args.a.qdata;
     const TensorView d = expert_matrix(args.d, expert);
     const auto width = static_cast<std::size_t>(d.shape[1]);
-#pragma omp parallel num_threads(device().num_sms)
-    {
-      std::vector<double> sums;
-#pragma omp for schedule(static)
-      for (std::int64_t i = 0; i < d.shape[0]; ++i) {
-        sums.assign(width, 0.0);
-        for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-          const double factor =
-              load(*reinterpret_cast<const T*>(at(left, row * left.stride[0] + i)));
-          add_scaled(sums.data(), factor,
-                     reinterpret_cast<const T*>(at(right, row * right.stride[0])),
-                     static_cast<std::int64_t>(width));
-        }
-        auto* out = reinterpret_cast<Out*>(at(d, i * d.stride[0]));
-        for (std::size_t j = 0; j < width; ++j) {
-          store(problem().accumulate ? load(out[j]) + sums[j] : sums[j], out[j]);
-        }
+    using Sums = std::vector<double>;
+    core::parallel_for_with<Sums>(d.shape[0], device().num_sms, [&](Sums& sums, std::int64_t i) {
+      sums.assign(width, 0.0);
+      for (std::int64_t at_row = rows.begin; at_row < rows.end; ++at_row) {
+        add_scaled(sums.data(), load(row<T>(left, at_row)[i]), row<T>(right, at_row),
+                   static_cast<std::int64_t>(width));
       }
-    }
+      Out* out = row<Out>(d, i);
+      for (std::size_t j = 0; j < width; ++j) {
+        store(problem().accumulate ? load(out[j]) + sums[j] : sums[j], out[j]);
+      }
+    });
   }
 
   std::string_view name_;

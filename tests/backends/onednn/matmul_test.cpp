@@ -124,6 +124,20 @@ TEST(Compile, SaysWhatItCannot) {
                [&] { compile(spec); });
 }
 
+/// oneDNN's own exception never leaves: what it refuses is an Error that says what was asked.
+TEST(Pack, SaysWhatItCannot) {
+  MatmulSpec spec = spec_of(4);
+  spec.packed_for_m = 4;
+  std::vector<float> b(kN * kK), packed(packed_bytes(spec) / sizeof(float) + 1);
+  EXPECT_NO_THROW(pack(spec, b.data(), packed.data()));
+  spec.b_row_stride = -5;
+  expect_error(ErrorCode::unsupported, {"oneDNN " + version(), "pack", "n 8", "k 16"},
+               [&] { pack(spec, b.data(), packed.data()); });
+  spec.n = -8;
+  expect_error(ErrorCode::unsupported, {"oneDNN " + version(), "n -8", "k 16"},
+               [&] { packed_bytes(spec); });
+}
+
 TEST(Compile, F32IsMultipliedEverywhere) {
   EXPECT_TRUE(supports_f32().ok);
   EXPECT_EQ(version().find("2."), 0u) << version();
