@@ -58,15 +58,23 @@ std::int64_t row_tile_bound(std::int64_t rows, std::int64_t experts, std::int64_
 
 /// Capacity padding: every expert, empty ones included, reserves C rows of a padded batch.
 struct CapacityLedger {
-  Capacity rule;                   ///< Rule, factor and source ranks it was worked out with.
-  std::int64_t capacity = 0;       ///< C, rows per expert.
-  std::int64_t executed_rows = 0;  ///< E * C.
-  std::int64_t overflow_rows = 0;  ///< Rows beyond C, summed over experts: they do not fit.
-  std::int64_t idle_rows = 0;      ///< E * C minus the rows that fit.
-  double rho_pad = 0;              ///< Eq. 14, 1 - U / (E * C), overflow rows included in U.
+  Capacity rule;                         ///< Rule, factor and source ranks it was worked out with.
+  std::int64_t capacity = 0;             ///< C, rows per expert.
+  std::int64_t executed_rows = 0;        ///< E * C.
+  std::int64_t overflow_rows = 0;        ///< Rows beyond C, summed over experts: they do not fit.
+  std::int64_t overflowing_experts = 0;  ///< Experts with more than C rows.
+  std::int64_t idle_rows = 0;            ///< E * C minus the rows that fit.
+  double rho_pad = 0;                    ///< Eq. 14, 1 - U / (E * C), overflow rows included in U.
+  /// idle_rows / (executed_rows + overflow_rows): what an execution that runs the overflow apart
+  /// multiplies for nothing.
+  double idle_fraction = 0;
 };
+/// C from the mean of `counts`.
 /// @throws Error{invalid_argument} for bad counts or rule, or when E * C exceeds int64.
 CapacityLedger capacity_ledger(Counts counts, const Capacity& rule);
+/// C given: every rank of a layer reserves what the mean of the whole layer says.
+/// @throws Error{invalid_argument} also when capacity < 0.
+CapacityLedger capacity_ledger(Counts counts, const Capacity& rule, std::int64_t capacity);
 
 /// Alignment padding: each expert's rows rounded up because a format or a transfer asks for it.
 struct AlignmentLedger {
@@ -171,12 +179,18 @@ struct CostTerms {
   double launch_s = 0;         ///< Launches and tiles times stated constants.
   double communication_s = 0;  ///< Dispatch and combine of the remote rows over the link.
   // The bounds between which weight_s lies, and what the terms are made of.
+  double operands_s = 0;       ///< Eq. 89's traffic: rows, weights and results once over DRAM.
   double weight_once_s = 0;    ///< Floor: each active expert's weight once from DRAM.
   double weight_reread_s = 0;  ///< Ceiling: each row tile rereads it from DRAM, no L2 reuse.
   double padded_flops = 0, weight_once_bytes = 0, weight_reread_bytes = 0, remote_bytes = 0;
+  double operand_bytes = 0;  ///< U k read, U n written, and weight_once_bytes.
   std::int64_t launches = 0, tiles = 0;
-  /// max(mma_s, weight_s) + launch_s: multiplication and weight traffic overlap, a launch does not.
-  [[nodiscard]] double kernel_s() const { return (mma_s > weight_s ? mma_s : weight_s) + launch_s; }
+  /// max(mma_s, weight_s, operands_s) + launch_s: multiplication and traffic overlap, a launch does
+  /// not. Never below the layer's roofline bound.
+  [[nodiscard]] double kernel_s() const {
+    const double traffic_s = weight_s > operands_s ? weight_s : operands_s;
+    return (mma_s > traffic_s ? mma_s : traffic_s) + launch_s;
+  }
 };
 /// @throws Error{invalid_argument} for bad counts, tile, shape or ep.
 CostTerms cost_terms(Counts counts, std::int64_t tile, const CostInput& input,
@@ -281,6 +295,12 @@ struct PlanOptions {
   std::vector<std::string> alignments = {"fp8", "mxfp8", "deepgemm"};
   std::optional<CostInput> cost;  ///< Without it: no cost, no roofline, no suggestion.
   std::string device = "h200";    ///< A preset's name.
+  /// The layer of which the counts are one rank's share: C follows from its mean, and the share is
+  /// dense only when it is. Without it the counts are the layer.
+  struct WholeLayer {
+    std::int64_t rows = 0, experts = 0;
+  };
+  std::optional<WholeLayer> whole;
 };
 /// All numbers of one layer; `costs`, `suggested` and `roofline` are empty without a CostInput.
 struct LayerPlan {
@@ -292,11 +312,16 @@ struct LayerPlan {
   std::vector<CostTerms> costs;          ///< One per tile.
   std::optional<std::size_t> suggested;  ///< Index into tiles and costs.
   std::string suggestion_reason;
+  std::string device;  ///< Name of the device of the costs; empty without cost.
   std::optional<LayerRoofline> roofline;
-  double padded_batch_s =
-      0;  ///< A padded batch of `capacity` under the same terms; 0 without cost.
-  /// No expert has a row: a dense layer of the model, or nothing recorded.
-  [[nodiscard]] bool dense() const { return load.useful_rows == 0; }
+  /// A padded batch of `capacity` under the same terms, its overflow rows run apart; 0 without
+  /// cost.
+  double padded_batch_s = 0;
+  std::int64_t layer_rows = 0;  ///< Rows of the whole layer; U unless the counts are a share.
+  /// No expert of the whole layer has a row: a dense layer of the model, or nothing recorded.
+  [[nodiscard]] bool dense() const { return layer_rows == 0; }
+  /// No expert here has a row: dense(), or a rank that the layer leaves idle.
+  [[nodiscard]] bool idle() const { return load.useful_rows == 0; }
   /// The ledger to judge by: the suggested tile's, else the largest tile's.
   [[nodiscard]] const TileLedger& reference_tile() const;
 };
@@ -308,7 +333,7 @@ LayerPlan plan_layer(Counts counts, const PlanOptions& options, const DeviceMode
 
 enum class Recommendation : std::uint8_t {
   recommend_trial,        ///< Exact-row execution should save enough to be worth measuring.
-  not_recommended_now,    ///< The counts say that there is little to gain.
+  not_recommended_now,    ///< The estimate says that there is little to gain.
   insufficient_evidence,  ///< The input cannot carry an answer; the findings say why.
 };
 /// The enumerator's own word.
@@ -319,7 +344,8 @@ struct Finding {
   std::string code;      ///< padding_small, padding_large, weight_bound, rank_tail, ...
   std::string sentence;  ///< One sentence with its numbers; the same bytes for the same input.
 };
-/// A recommendation and what it rests on.
+/// What is recommended over what: exact rows (grouped) over a batch padded to C (padded_bmm).
+/// The reason of the recommendation and what it rests on follow as findings.
 struct Verdict {
   Recommendation recommendation = Recommendation::insufficient_evidence;
   std::vector<Finding> findings;  ///< The reason of the recommendation first.
@@ -329,13 +355,16 @@ struct Evidence {
   std::string label = "this layer";   ///< How sentences name it: "layer 12, rank 3".
   bool summed = false;                ///< Counts are summed over steps: an average, not a step.
   const RankReport* ranks = nullptr;  ///< Adds the rank tail when given.
+  /// Neighbours of one group are ranks of one layer: they run at the same time, so the slowest
+  /// counts and nothing is added. -1: a layer by itself.
+  std::int64_t group = -1;
 };
-/// Judges one layer in words. A layer without rows, or summed over steps, gets
-/// insufficient_evidence.
+/// Judges one layer in words. A layer without rows, summed over steps, or planned without a cost
+/// gets insufficient_evidence; without a cost the padding at each tile is stated instead.
 Verdict judge_layer(const LayerPlan& plan, const Evidence& evidence = {});
 
 /// Layers in the order to show them, worst first: padding at the reference tile, then i_max, then
-/// input order; layers without rows last.
+/// input order; those without rows last.
 std::vector<std::size_t> worst_first(std::span<const LayerPlan> plans);
 
 /// One verdict on a set of layers; `evidence` is empty or as long as `plans`.

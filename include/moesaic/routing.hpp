@@ -80,8 +80,8 @@ struct SourceSummary {
 using RecordSink = std::function<void(Record&&)>;
 
 /// Reads one file, or standard input for "-", and hands every record to `sink`.
-/// The format follows from the content (gzip, a BOM and CRLF are accepted); memory does not grow
-/// with the number of steps of a JSON dump.
+/// The format follows from the content (gzip, a BOM and CRLF are accepted); of a JSON
+/// record that went on, a few words stay in memory, never its counts.
 /// @throws Error{invalid_argument}, message beginning with the file's name. Damage near the end of
 /// a file is found after earlier records went out: whoever prints must hold its output until the
 /// return.

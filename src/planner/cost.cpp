@@ -41,8 +41,8 @@ void require_input(const CostInput& input) {
 
 std::string terms_text(const CostTerms& cost) {
   return "tile " + std::to_string(cost.tile) + ": " + duration(cost.kernel_s()) + " (matrix work " +
-         duration(cost.mma_s) + ", weights " + duration(cost.weight_s) + ", launch " +
-         duration(cost.launch_s) + ")";
+         duration(cost.mma_s) + ", weights " + duration(cost.weight_s) + ", operands once " +
+         duration(cost.operands_s) + ", launch " + duration(cost.launch_s) + ")";
 }
 
 }  // namespace
@@ -61,11 +61,14 @@ CostTerms cost_terms(Counts counts, std::int64_t tile, const CostInput& input,
   cost.tile = tile;
   cost.launches = 1;
   cost.tiles = checked_mul(ledger.row_tiles, math::ceil_div(input.product.n, kTileColumns),
-                           "tiles of the product");
+                           "counts (--rows): tiles of the product");
   cost.padded_flops = 2 * static_cast<double>(ledger.padded_rows) * n * k;
   cost.weight_once_bytes = weight_bytes * static_cast<double>(active);
   cost.weight_reread_bytes = weight_bytes * static_cast<double>(ledger.row_tiles);
+  const auto useful_rows = static_cast<double>(ledger.padded_rows - ledger.padding_rows);
+  cost.operand_bytes = cost.weight_once_bytes + kElementBytes * useful_rows * (n + k);
   cost.mma_s = cost.padded_flops / device.bf16_flops_per_second.value;
+  cost.operands_s = cost.operand_bytes / device.dram_bytes_per_second.value;
   cost.weight_once_s = cost.weight_once_bytes / device.dram_bytes_per_second.value;
   cost.weight_reread_s = cost.weight_reread_bytes / device.dram_bytes_per_second.value;
   cost.weight_s =
@@ -74,8 +77,8 @@ CostTerms cost_terms(Counts counts, std::int64_t tile, const CostInput& input,
   if (input.ep > 1) {
     constexpr double kDirections = 2;  // dispatch and combine
     const double remote_share = 1 - 1 / static_cast<double>(input.ep);
-    cost.remote_bytes = static_cast<double>(ledger.padded_rows - ledger.padding_rows) *
-                        static_cast<double>(input.d) * kElementBytes * remote_share * kDirections;
+    cost.remote_bytes =
+        useful_rows * static_cast<double>(input.d) * kElementBytes * remote_share * kDirections;
     cost.communication_s = cost.remote_bytes / device.link_bytes_per_second.value;
   }
   return cost;
@@ -84,17 +87,25 @@ CostTerms cost_terms(Counts counts, std::int64_t tile, const CostInput& input,
 double padded_batch_seconds(const CapacityLedger& ledger, std::int64_t experts,
                             const CostInput& input, const DeviceModel& device) {
   require_input(input);
-  const double elements =
-      static_cast<double>(input.product.n) * static_cast<double>(input.product.k);
-  const double mma_s =
-      2 * static_cast<double>(ledger.executed_rows) * elements / device.bf16_flops_per_second.value;
-  const double weight_s =
-      kElementBytes * elements * static_cast<double>(experts) / device.dram_bytes_per_second.value;
-  const std::int64_t row_tiles = checked_mul(
-      experts, math::ceil_div(ledger.capacity, kBatchTileRows), "row tiles of the batch");
-  const std::int64_t tiles =
-      checked_mul(row_tiles, math::ceil_div(input.product.n, kTileColumns), "tiles of the batch");
-  return std::max(mma_s, weight_s) + launch_seconds(1, tiles, device);
+  const auto n = static_cast<double>(input.product.n);
+  const auto k = static_cast<double>(input.product.k);
+  const auto rows = static_cast<double>(ledger.executed_rows + ledger.overflow_rows);
+  const auto weights = static_cast<double>(experts + ledger.overflowing_experts);
+  const double mma_s = 2 * rows * n * k / device.bf16_flops_per_second.value;
+  const double operands_s =
+      kElementBytes * (weights * n * k + rows * (n + k)) / device.dram_bytes_per_second.value;
+  // Of the overflow only the sum is known; at most one tile more per further expert.
+  const std::int64_t overflow_tiles = math::ceil_div(ledger.overflow_rows, kBatchTileRows) +
+                                      std::max<std::int64_t>(0, ledger.overflowing_experts - 1);
+  const std::int64_t row_tiles =
+      checked_add(checked_mul(experts, math::ceil_div(ledger.capacity, kBatchTileRows),
+                              "counts (--rows): row tiles of the padded batch"),
+                  overflow_tiles, "counts (--rows): row tiles of the padded batch");
+  const std::int64_t tiles = checked_mul(row_tiles, math::ceil_div(input.product.n, kTileColumns),
+                                         "counts (--rows): tiles of the padded batch");
+  // The launches of the overflow are not charged: queued back to back they hide, and the modelled
+  // constant would decide small layers by itself.
+  return std::max(mma_s, operands_s) + launch_seconds(1, tiles, device);
 }
 
 TileSuggestion suggest_tile(std::span<const CostTerms> costs) {
@@ -118,6 +129,9 @@ TileSuggestion suggest_tile(std::span<const CostTerms> costs) {
   TileSuggestion suggestion;
   suggestion.tile = best->tile;
   suggestion.reason = terms_text(*best);
+  if (best->kernel_s() > least) {
+    suggestion.reason += ", within 1 % of the fastest and with the least padding of those";
+  }
   if (next != nullptr) suggestion.reason += "; next " + terms_text(*next);
   suggestion.reason += "; an estimate to choose candidates by, not a measurement";
   return suggestion;

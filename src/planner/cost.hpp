@@ -6,9 +6,10 @@
 
 namespace moesaic::planner {
 
-/// Seconds of a batched product of `experts` times C rows: max(2 E C n k / FLOP rate, every
-/// expert's weight once / DRAM rate) plus launch and tiles as for one grouped launch. Empty experts
-/// are multiplied and their weights read; rows past C are not in it.
+/// Seconds of a batched product of `experts` times C rows and, expert by expert after it, of the
+/// rows that do not fit: max(2 (E C + overflow) n k / FLOP rate, all operands once / DRAM rate)
+/// plus one launch and the tiles. Empty experts are multiplied and their weights read; an expert
+/// that overflows costs its weight again. Further launches are not charged.
 double padded_batch_seconds(const CapacityLedger& ledger, std::int64_t experts,
                             const CostInput& input, const DeviceModel& device);
 

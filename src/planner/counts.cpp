@@ -36,7 +36,7 @@ std::int64_t checked_rows(Counts counts) {
       refuse("counts: expected rows >= 0, got " + std::to_string(counts[expert]) + " for expert " +
              std::to_string(expert));
     }
-    rows = checked_add(rows, counts[expert], "counts: sum of the rows");
+    rows = checked_add(rows, counts[expert], "counts (--rows): sum of the rows");
   }
   return rows;
 }

@@ -36,9 +36,14 @@ constexpr std::array kDefinitions = {
     Definition{"padded_rows", "P = q * row_tiles, rows that tiles of q rows execute"},
     Definition{"padding_rows", "P - U, tail padding inside tiles"},
     Definition{"padding_fraction", "(P - U) / P, tail padding's share of the executed rows"},
-    Definition{"capacity", "C, rows reserved per expert of a padded batch"},
+    Definition{"capacity",
+               "C, rows reserved per expert of a padded batch; of the whole layer's mean, also on "
+               "a rank"},
     Definition{"rho_pad",
                "1 - U / (E * C), capacity padding (Eq. 14); rows beyond C are counted apart"},
+    Definition{"idle_fraction",
+               "idle_rows / (E * C + overflow_rows): the share that a padded batch which runs its "
+               "overflow multiplies for nothing; `run` prints it as padding"},
     Definition{"overflow_rows", "sum of max(0, M_e - C), rows that do not fit the capacity"},
     Definition{"idle_rows", "E * C less the rows that fit, executed for nothing"},
     Definition{"alignment",
@@ -59,10 +64,15 @@ constexpr std::array kDefinitions = {
                "modelled constants"},
     Definition{"communication_s",
                "U * d * 2 bytes * (1 - 1 / R) * 2 directions / link rate, R ranks evenly fed"},
-    Definition{"kernel_s", "max(mma_s, weight_s) + launch_s"},
+    Definition{
+        "operands_s",
+        "(active experts * n k + U (n + k)) * 2 bytes / DRAM rate: weights, rows and results "
+        "once, the traffic of Eq. 89"},
+    Definition{"kernel_s",
+               "max(mma_s, weight_s, operands_s) + launch_s: never below the roofline's bound_s"},
     Definition{"padded_batch_s",
-               "max(2 E C n k / BF16 rate, E * 2 n k bytes / DRAM rate) + launch: the padded "
-               "product under the same terms"},
+               "max(2 (E C + overflow_rows) n k / BF16 rate, all operands once / DRAM rate) + one "
+               "launch: the padded batch and after it the rows that do not fit"},
     Definition{"intensity", "FLOPs / DRAM bytes with every operand moved once (Eq. 90)"},
     Definition{"balance_point", "BF16 rate / DRAM rate in FLOP per byte (Eq. 91)"},
     Definition{"balance_rows", "rows per expert at which Eq. 90 reaches the balance point"},
@@ -76,7 +86,8 @@ constexpr std::array kDefinitions = {
     Definition{"invalid_slots", "top-k slots with an id below 0: padding, in no count"},
     Definition{"aggregation",
                "per_step: rows of one step; summed: rows added over steps, an average"},
-    Definition{"dense", "no expert of the layer has a row"}};
+    Definition{"dense", "no expert of the whole layer has a row; an idle rank is not dense"},
+    Definition{"label", "the source's note, \"rescaled ...\", what a SPEC made, a rank's experts"}};
 
 constexpr auto kNames = [] {
   std::array<std::string_view, kDefinitions.size()> names{};

@@ -4,9 +4,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "math/integer.hpp"
+#include "math/tile_scheduler.hpp"
 #include "moesaic/planner.hpp"
 #include "planner/counts.hpp"
 #include "planner/text.hpp"
@@ -29,9 +31,13 @@ Rounded round_up_each(Counts counts, std::int64_t unit, std::string_view what) {
   checked_rows(counts);
   Rounded total;
   for (const std::int64_t rows : counts) {
-    total.units = checked_add(total.units, math::ceil_div(rows, unit), what);
+    total.units += math::ceil_div(rows, unit);  // at most U
   }
-  total.rows = checked_mul(total.units, unit, what);
+  if (total.units > std::numeric_limits<std::int64_t>::max() / unit) {
+    refuse("counts (--rows): rows padded to " + std::string(what) + " " + std::to_string(unit) +
+           ": expected at most 2^63 - 1, got a larger number");
+  }
+  total.rows = total.units * unit;
   return total;
 }
 
@@ -117,9 +123,11 @@ std::int64_t row_tile_bound(std::int64_t rows, std::int64_t experts, std::int64_
   if (rows < 0) refuse("rows: expected at least 0, got " + std::to_string(rows));
   require_positive(experts, "experts");
   require_positive(tile, "tile");
-  const std::int64_t slack = checked_mul(tile - 1, experts, "row tile bound");
-  // No more than one tile per row: with fewer rows than experts some experts are empty.
-  return std::min(rows, checked_add(rows, slack, "row tile bound") / tile);
+  // Refuses what max_row_tiles would saturate at.
+  const std::int64_t slack =
+      checked_mul(std::min(rows, experts), tile - 1, "row tile bound: rows with padding");
+  checked_add(rows, slack, "row tile bound: rows with padding");
+  return math::max_row_tiles(rows, experts, tile);
 }
 
 AlignmentLedger alignment_ledger(Counts counts, std::string_view name) {

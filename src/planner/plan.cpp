@@ -29,8 +29,9 @@ void add_cost(Counts counts, const CostInput& input, const DeviceModel& device, 
     plan.costs.push_back(cost_terms(counts, tile.tile, input, device));
   }
   plan.roofline = layer_roofline(counts, input.product, device);
+  plan.device = device.name;
   plan.padded_batch_s = padded_batch_seconds(plan.capacity, plan.load.experts, input, device);
-  if (plan.dense()) return;  // no rows: every tile costs one launch, none is better
+  if (plan.idle()) return;  // no rows: every tile costs one launch, none is better
   TileSuggestion suggestion = suggest_tile(plan.costs);
   for (std::size_t i = 0; i < plan.costs.size(); ++i) {
     if (plan.costs[i].tile == suggestion.tile) plan.suggested = i;
@@ -57,7 +58,12 @@ LayerPlan plan_layer(Counts counts, const PlanOptions& options, const DeviceMode
   plan.load = measure_load(counts);
   plan.tiles.reserve(options.tiles.size());
   for (const std::int64_t tile : options.tiles) plan.tiles.push_back(tile_ledger(counts, tile));
-  plan.capacity = capacity_ledger(counts, options.capacity);
+  plan.layer_rows = options.whole ? options.whole->rows : plan.load.useful_rows;
+  plan.capacity = options.whole
+                      ? capacity_ledger(counts, options.capacity,
+                                        capacity_rows(options.capacity, options.whole->rows,
+                                                      options.whole->experts))
+                      : capacity_ledger(counts, options.capacity);
   for (const std::string& alignment : options.alignments) {
     plan.alignments.push_back(alignment_ledger(counts, alignment));
   }

@@ -28,6 +28,11 @@ inline std::string grouped(std::int64_t value) {
   return text;
 }
 
+/// 1 -> "1 row", 2000 -> "2,000 rows".
+inline std::string rows_text(std::int64_t rows) {
+  return grouped(rows) + (rows == 1 ? " row" : " rows");
+}
+
 /// `value` with exactly `digits` decimals.
 inline std::string fixed(double value, int digits) {
   std::array<char, 512> buffer{};  // a double needs at most 309 digits before the point
@@ -43,6 +48,7 @@ inline std::string percent(double fraction) { return fixed(100.0 * fraction, 1) 
 inline std::string duration(double seconds) {
   if (seconds >= 1) return fixed(seconds, 3) + " s";
   if (seconds >= 1e-3) return fixed(seconds * 1e3, 3) + " ms";
+  if (seconds > 0 && seconds < 0.05e-6) return "< 0.1 us";
   return fixed(seconds * 1e6, 1) + " us";
 }
 

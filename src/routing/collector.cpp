@@ -118,9 +118,10 @@ void Collector::check_sizes(const Record& record) const {
 
 std::int64_t Collector::checked_slots(const Record& record) const {
   std::int64_t slots = record.invalid_slots;
-  for (const std::int64_t count : record.counts) {
+  for (std::size_t expert = 0; expert < record.counts.size(); ++expert) {
+    const std::int64_t count = record.counts[expert];
     if (count < 0) {
-      refuse(place_of(record), ": count ", count,
+      refuse(place_of(record), ", expert ", expert, ": count ", count,
              ", expected 0 or more (a 32-bit counter that wrapped?)");
     }
     if (__builtin_add_overflow(slots, count, &slots)) {
@@ -201,8 +202,15 @@ void Collector::warn_unequal_layers() {
         static_cast<double>(extent.high - extent.low) / static_cast<double>(extent.high);
     if (gap <= worst) continue;
     worst = gap;
-    example = concat("step ", where.first, ": layer ", extent.low_layer, " has ", extent.low,
-                     " rows, layer ", extent.high_layer, " has ", extent.high);
+    example = concat("step ", where.first);
+    if (where.second >= 0) example += concat(", rank ", where.second);
+    if (extent.low_layer == extent.high_layer) {
+      example += concat(": layer ", extent.low_layer, " comes more than once, with ", extent.low,
+                        " to ", extent.high, " rows");
+      continue;
+    }
+    example += concat(": layer ", extent.low_layer, " has ", extent.low, " rows, layer ",
+                      extent.high_layer, " has ", extent.high);
   }
   if (unequal == 0) return;
   warn("unequal layer sums, by up to ", percent(worst), " (", example, "; unequal in ", unequal,

@@ -81,17 +81,30 @@ class CsvReader {
       const auto* known = std::find_if(kColumns.begin(), kColumns.end(),
                                        [&](const auto& column) { return column.first == name; });
       const Column column = known == kColumns.end() ? Column::other : known->second;
-      if (column == Column::other) {
+      if (column == Column::other && other_separator() == nullptr) {
         collector_.warn("CSV column \"", printable(name), "\" is ignored");
-      } else if (std::find(columns_.begin(), columns_.end(), column) != columns_.end()) {
+      } else if (column != Column::other &&
+                 std::find(columns_.begin(), columns_.end(), column) != columns_.end()) {
         collector_.refuse("CSV column \"", name, "\" comes twice");
       }
       columns_.push_back(column);
       if (seen.size() < 200) seen += concat(seen.empty() ? "" : ",", printable(name));
     }
+    if (const char* found = other_separator(); found != nullptr) {
+      collector_.refuse("CSV separated by ", found, ": the first line is \"", seen,
+                        "\", expected commas as in layer,expert,count");
+    }
     require(Column::layer, "layer", seen, ": counts pooled over layers cannot be used");
     require(Column::expert, "expert", seen, "");
     require(Column::count, "count", seen, "");
+  }
+
+  /// The separator that a header of one cell has in place of commas, in words.
+  [[nodiscard]] const char* other_separator() const {
+    if (cells_.size() != 1) return nullptr;
+    if (cells_[0].find(';') != std::string_view::npos) return "semicolons";
+    if (cells_[0].find('\t') != std::string_view::npos) return "tabs";
+    return nullptr;
   }
 
   void require(Column column, std::string_view name, const std::string& seen,
@@ -116,7 +129,7 @@ class CsvReader {
     if (text.empty() || error != std::errc() || end != stop) {
       fail(place(name), " is \"", printable(text), "\", expected a whole number of 0 or more");
     }
-    return to_count(number, place(name));
+    return name == "count" ? to_row_count(number, place(name)) : to_count(number, place(name));
   }
 
   void read_row() {
@@ -157,27 +170,51 @@ class CsvReader {
       group_ = &groups_[key];
       group_key_ = key;
     }
-    put_varint(*group_, static_cast<std::uint64_t>(expert));
-    put_varint(*group_, static_cast<std::uint64_t>(count));
+    put_varint(group_->packed, static_cast<std::uint64_t>(expert));
+    put_varint(group_->packed, static_cast<std::uint64_t>(count));
+    // The distance from the row before takes a byte where the whole number would take three.
+    put_varint(group_->packed, static_cast<std::uint64_t>(line_number_ - group_->last_line));
+    group_->last_line = line_number_;
   }
 
   void emit_groups() {
     const std::int64_t experts = collector_.options().num_experts.value_or(experts_);
     std::vector<std::int64_t> counts;
-    for (auto& [key, packed] : groups_) {
+    bool gaps = false;
+    for (auto& [key, group] : groups_) {
       Record record;
       std::tie(record.step, record.layer, record.rank) = key;
       counts.assign(static_cast<std::size_t>(experts), -1);
-      for (std::string_view rest = packed; !rest.empty();) {
+      std::uint64_t line = 0;
+      for (std::string_view rest = group.packed; !rest.empty();) {
         const std::uint64_t expert = take_varint(rest);
         std::int64_t& count = counts[static_cast<std::size_t>(expert)];
-        if (count >= 0) collector_.refuse(place_of(record), ", expert ", expert, " comes twice");
-        count = static_cast<std::int64_t>(take_varint(rest));
+        const auto value = static_cast<std::int64_t>(take_varint(rest));
+        line += take_varint(rest);
+        if (count >= 0) {
+          collector_.refuse("line ", line, ": ", place_of(record), ", expert ", expert,
+                            " comes twice");
+        }
+        count = value;
       }
+      gaps = gaps || std::find(counts.begin(), counts.end(), -1) != counts.end();
       std::replace(counts.begin(), counts.end(), std::int64_t{-1}, std::int64_t{0});
       record.counts = counts;
-      packed = {};
+      group.packed = {};
       collector_.emit(std::move(record));
+    }
+    warn_experts(experts, gaps);
+  }
+
+  void warn_experts(std::int64_t experts, bool gaps) {
+    if (!collector_.options().num_experts) {
+      if (!gaps) return;
+      collector_.warn("not every expert has a line: ", experts,
+                      " experts are taken from the largest id, ", experts - 1,
+                      ", and the missing ones have no rows; --experts N says how many there are");
+    } else if (experts > experts_ && experts_ > 0) {
+      collector_.warn("the largest id is ", experts_ - 1, ": experts ", experts_, " to ",
+                      experts - 1, " of --experts ", experts, " have no line and no rows");
     }
   }
 
@@ -186,8 +223,12 @@ class CsvReader {
   std::int64_t line_number_ = 0;
   std::vector<Column> columns_;
   std::vector<std::string_view> cells_;
-  std::map<Key, std::string> groups_;
-  std::string* group_ = nullptr;
+  struct Group {
+    std::string packed;  // expert, count and distance in lines, again and again
+    std::int64_t last_line = 0;
+  };
+  std::map<Key, Group> groups_;
+  Group* group_ = nullptr;
   Key group_key_;
   std::int64_t experts_ = 0;
 };

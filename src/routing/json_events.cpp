@@ -87,10 +87,11 @@ class SaxBridge {
            "...) came where a number was expected; JSON knows neither, and a count is finite");
     }
     if (input_.at_end()) {
-      fail(name, ": truncated or broken JSON: the text ends at byte ", input_.offset(), " after '",
-           token, "'");
+      fail(name, ": truncated or broken JSON: the text ends at byte ", input_.offset(),
+           token.empty() ? "" : " after '" + token + "'");
     }
-    fail(name, ": broken JSON at byte ", position, " near '", token, "': ", reason(error));
+    fail(name, ": broken JSON at byte ", position, token.empty() ? "" : " near '" + token + "'",
+         ": ", reason(error));
   }
 
  private:
@@ -177,6 +178,12 @@ std::int64_t to_integer(const JsonNumber& value, std::string_view place) {
 }
 
 std::int64_t to_count(const JsonNumber& value, std::string_view place) {
+  const std::int64_t count = to_integer(value, place);
+  if (count < 0) fail(place, " is ", text_of(value), ", expected a whole number of 0 or more");
+  return count;
+}
+
+std::int64_t to_row_count(const JsonNumber& value, std::string_view place) {
   const std::int64_t count = to_integer(value, place);
   if (count < 0) {
     fail(place, " is ", text_of(value),

@@ -46,14 +46,16 @@ void parse_json(std::string_view text, const std::string& place, JsonHandler& ha
 
 /// A whole number of std::int64_t. `place` begins the message of a refusal.
 [[nodiscard]] std::int64_t to_integer(const JsonNumber& value, std::string_view place);
-/// A count: whole, 0 to 2^63 - 1; JSON floats that are whole are fine.
+/// Whole, 0 to 2^63 - 1; JSON floats that are whole are fine.
 [[nodiscard]] std::int64_t to_count(const JsonNumber& value, std::string_view place);
+/// The same for rows of an expert: a negative one may be a 32-bit counter that wrapped.
+[[nodiscard]] std::int64_t to_row_count(const JsonNumber& value, std::string_view place);
 
-/// to_count for the inner loop: `place()` is called, and its string made, only for odd values.
+/// to_row_count for the inner loop: `place()` is called, and its string made, only for odd values.
 template <class Place>
 [[nodiscard]] std::int64_t to_count_at(const JsonNumber& value, const Place& place) {
   const bool plain = value.kind == JsonNumber::Kind::integer && value.fits && value.integer >= 0;
-  return plain ? value.integer : to_count(value, place());
+  return plain ? value.integer : to_row_count(value, place());
 }
 
 }  // namespace moesaic::routing

@@ -69,8 +69,11 @@ void JsonRecords::end_object() {
 void JsonRecords::key(std::string_view name) {
   if (skip_depth_ > 0) return;
   known_ = known_key(name);
-  if (known_ == nullptr)
-    collector_.warn("unknown key \"", printable(name), "\" in a record is ignored");
+  if (known_ != nullptr) return;
+  if (name.starts_with("count") || name.starts_with("offset") || name.starts_with("offs")) {
+    partial_.stranger = printable(name);
+  }
+  collector_.warn("unknown key \"", printable(name), "\" in a record is ignored");
 }
 
 void JsonRecords::start_array() {
@@ -140,7 +143,10 @@ void JsonRecords::close_record() {
   known_ = nullptr;
   const std::string where = place();
   if (!partial_.has_layer) fail(where, ": has no \"layer\"");
-  if (!partial_.has_counts && !partial_.has_offsets) fail(where, ": has no \"counts\"");
+  if (!partial_.has_counts && !partial_.has_offsets) {
+    fail(where, ": has neither \"counts\" nor \"offsets\"",
+         partial_.stranger.empty() ? "" : " (it has \"" + partial_.stranger + "\")");
+  }
   if (static_cast<std::int64_t>(partial_.record.counts.size()) > kMaxExperts + 1) {
     fail(where, ": more than ", kMaxExperts, " counts");
   }

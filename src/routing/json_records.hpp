@@ -48,6 +48,7 @@ class JsonRecords final : public JsonHandler {
   struct Partial {
     Record record;
     bool has_layer = false, has_counts = false, has_offsets = false;
+    std::string stranger;  ///< A key that looks like a misspelt one.
   };
 
   [[nodiscard]] std::string place() const;

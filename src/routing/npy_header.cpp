@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
+#include <cmath>
 #include <optional>
 
 #include "routing/fail.hpp"
@@ -198,11 +200,15 @@ NpyHeader read_npy_header(Input& input) {
   return header;
 }
 
-NpyIntegers::NpyIntegers(Input& input, const NpyHeader& header, std::string_view what)
+NpyIntegers::NpyIntegers(Input& input, const NpyHeader& header, std::string_view what,
+                         Floats floats)
     : input_(input),
       width_(static_cast<std::size_t>(header.item_bytes)),
       is_signed_(header.kind == 'i'),
-      big_endian_(header.big_endian) {
+      is_float_(header.kind == 'f'),
+      big_endian_(header.big_endian),
+      what_(what) {
+  if (is_float_ && floats == Floats::whole && (width_ == 4 || width_ == 8)) return;
   const bool width_known = width_ == 1 || width_ == 2 || width_ == 4 || width_ == 8;
   if (!header.integer() || !width_known) {
     fail(input.name(), ": .npy dtype '", printable(header.dtype), "'",
@@ -215,10 +221,22 @@ std::int64_t NpyIntegers::decode(const unsigned char* bytes) const {
   for (std::size_t i = 0; i < width_; ++i) {
     raw = raw << 8 | bytes[big_endian_ ? i : width_ - 1 - i];
   }
+  if (is_float_) return whole_number(raw);
   const std::uint64_t sign = std::uint64_t{1} << (8 * width_ - 1);
   if (is_signed_) return static_cast<std::int64_t>((raw ^ sign) - sign);
   if (width_ == 8 && raw >= sign) fail(input_.name(), ": value ", raw, ", past 2^63 - 1");
   return static_cast<std::int64_t>(raw);
+}
+
+std::int64_t NpyIntegers::whole_number(std::uint64_t raw) const {
+  const double value = width_ == 4 ? std::bit_cast<float>(static_cast<std::uint32_t>(raw))
+                                   : std::bit_cast<double>(raw);
+  constexpr double kTwoTo63 = 9223372036854775808.0;
+  if (!(value >= -kTwoTo63 && value < kTwoTo63) || value != std::floor(value)) {
+    fail(input_.name(), ": element ", element_, " is ", value, ", expected a whole number for ",
+         what_);
+  }
+  return static_cast<std::int64_t>(value);
 }
 
 void NpyIntegers::read(std::span<std::int64_t> to) {
@@ -228,7 +246,10 @@ void NpyIntegers::read(std::span<std::int64_t> to) {
     buffer_.resize(count * width_);
     input_.read_exact(buffer_, "the .npy data");
     const auto* bytes = reinterpret_cast<const unsigned char*>(buffer_.data());
-    for (std::size_t i = 0; i < count; ++i) to[i] = decode(bytes + i * width_);
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = decode(bytes + i * width_);
+      ++element_;
+    }
     to = to.subspan(count);
   }
 }

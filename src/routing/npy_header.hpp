@@ -32,16 +32,23 @@ struct NpyHeader {
 /// Reads integers one after another, whatever their width and byte order.
 class NpyIntegers {
  public:
-  /// Refuses a dtype that is not an integer of 1, 2, 4 or 8 bytes; `what` says what it should be.
-  NpyIntegers(Input& input, const NpyHeader& header, std::string_view what);
-  /// Fills `to`; an unsigned value past 2^63 - 1 is refused.
+  /// Whether floating point that holds whole numbers is read as well.
+  enum class Floats { refuse, whole };
+  /// Refuses a dtype that is not an integer of 1, 2, 4 or 8 bytes (nor, if wanted, a float of 4 or
+  /// 8); `what` says what it should be.
+  NpyIntegers(Input& input, const NpyHeader& header, std::string_view what,
+              Floats floats = Floats::refuse);
+  /// Fills `to`; a value past 2^63 - 1, a fraction or NaN is refused.
   void read(std::span<std::int64_t> to);
 
  private:
   [[nodiscard]] std::int64_t decode(const unsigned char* bytes) const;
+  [[nodiscard]] std::int64_t whole_number(std::uint64_t raw) const;
   Input& input_;
   std::size_t width_;
-  bool is_signed_, big_endian_;
+  bool is_signed_, is_float_, big_endian_;
+  std::string what_;
+  std::int64_t element_ = 0;
   std::vector<char> buffer_;
 };
 

@@ -108,24 +108,59 @@ void read_ids(Input& input, const NpyHeader& header, IdShape shape, Collector& c
   }
 }
 
+/// A matrix in Fortran order. A row's elements lie far apart, so it is held; it grows as data
+/// arrives.
+class Columns {
+ public:
+  Columns() = default;
+  Columns(NpyIntegers& integers, std::int64_t rows, std::int64_t columns)
+      : rows_(static_cast<std::size_t>(rows)) {
+    for (std::int64_t column = 0; column < columns; ++column) {
+      constexpr std::size_t kStep = 1 << 16;
+      for (std::size_t left = rows_; left > 0;) {
+        const std::size_t count = std::min(left, kStep);
+        values_.resize(values_.size() + count);
+        integers.read(std::span(values_).last(count));
+        left -= count;
+      }
+    }
+  }
+  void row(std::int64_t index, std::span<std::int64_t> to) const {
+    for (std::size_t column = 0; column < to.size(); ++column) {
+      to[column] = values_[column * rows_ + static_cast<std::size_t>(index)];
+    }
+  }
+
+ private:
+  std::vector<std::int64_t> values_;
+  std::size_t rows_ = 0;
+};
+
 void read_matrix(Input& input, const NpyHeader& header, Collector& collector) {
   const Form form = *collector.options().form;
   collector.begin(form == Form::weights ? "EPLB weight .npy" : "counts matrix .npy", Form::counts);
   collector.describe(Aggregation::unstated, IdSpace::unstated, 0);
-  const std::int64_t layers = header.shape[0], experts = header.shape[1];
+  // One dimension is one layer.
+  const std::int64_t layers = header.shape.size() == 1 ? 1 : header.shape[0];
+  const std::int64_t experts = header.shape.back();
   if (layers == 0 || experts == 0 || experts > kMaxExperts + 1) {
     collector.refuse("shape ", header.shape_text(), ", expected [layers, experts] with 1 to ",
                      kMaxExperts, " experts");
   }
-  if (header.fortran_order) {
-    collector.refuse("a Fortran-order matrix; write it with numpy.ascontiguousarray");
-  }
-  NpyIntegers integers(input, header, "counts");
+  const auto floats =
+      form == Form::offsets ? NpyIntegers::Floats::refuse : NpyIntegers::Floats::whole;
+  NpyIntegers integers(input, header, to_string(form), floats);
+  const bool by_columns = header.fortran_order && layers > 1;
+  const Columns columns = by_columns ? Columns(integers, layers, experts) : Columns();
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     Record record;
     record.layer = layer;
     record.counts.resize(static_cast<std::size_t>(experts));
-    integers.read(record.counts);
+    if (by_columns) {
+      columns.row(layer, record.counts);
+    } else {
+      integers.read(record.counts);
+    }
     collector.emit(std::move(record));
   }
   if (!input.at_end()) collector.refuse("more data than shape ", header.shape_text(), " has");
@@ -136,22 +171,30 @@ void read_matrix(Input& input, const NpyHeader& header, Collector& collector) {
 void read_npy(Input& input, Collector& collector) {
   const NpyHeader header = read_npy_header(input);
   const auto form = collector.options().form;
-  if (!header.integer()) {
+  const bool rows = form && *form != Form::ids && *form != Form::generated;
+  const bool whole_floats = rows && *form != Form::offsets && header.kind == 'f';
+  if (!header.integer() && !whole_floats) {
     NpyIntegers refused(input, header, "expert ids or counts");  // throws, naming the dtype
   }
-  if (header.shape.size() == 3) {
+  if (rows && (header.shape.size() == 1 || header.shape.size() == 2)) {
+    read_matrix(input, header, collector);
+  } else if (header.shape.size() == 1) {
+    collector.refuse("shape ", header.shape_text(),
+                     ", expected ids [tokens, layers, top_k]; for the rows of one layer's experts "
+                     "say --form counts, --form offsets or --form weights");
+  } else if (!header.integer()) {
+    NpyIntegers refused(input, header, "expert ids");  // throws, naming the dtype
+  } else if (header.shape.size() == 3) {
     read_ids(input, header, {header.shape[0], header.shape[1], header.shape[2]}, collector);
   } else if (header.shape.size() != 2) {
     collector.refuse("shape ", header.shape_text(), ", expected ids [tokens, layers, top_k]");
   } else if (form == Form::ids) {
     read_ids(input, header, {header.shape[0], 1, header.shape[1]}, collector);
-  } else if (form && *form != Form::generated) {
-    read_matrix(input, header, collector);
   } else {
     collector.refuse(
         "ambiguous: a matrix ", header.shape_text(),
-        " may hold ids [tokens, top_k], counts or offsets [layers, experts]; say which with "
-        "--form ids, --form counts or --form offsets");
+        " may hold ids [tokens, top_k], counts, offsets or weights [layers, experts]; say which "
+        "with --form ids, --form counts, --form offsets or --form weights");
   }
 }
 

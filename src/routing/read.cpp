@@ -35,7 +35,8 @@ bool is_csv(std::string_view head, const std::string& name) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= 0x7f || (byte < 0x20 && c != '\r' && c != '\t')) return false;
   }
-  return line.find(',') != std::string_view::npos;
+  // Other separators are no CSV that is read, but its reader can say which one it found.
+  return line.find_first_of(",;\t") != std::string_view::npos;
 }
 
 bool is_hook_log(std::string_view text, const std::string& name) {

@@ -40,7 +40,9 @@ TEST(CapacityLedger, OverflowIsCountedApart) {
   const CapacityLedger ledger = ledger_of({9, 1, 0, 0}, "1.25");
   EXPECT_EQ(ledger.capacity, 4);
   EXPECT_EQ(ledger.overflow_rows, 5);
+  EXPECT_EQ(ledger.overflowing_experts, 1);
   EXPECT_EQ(ledger.idle_rows, 11);  // 16 slots hold 4 + 1 rows
+  EXPECT_DOUBLE_EQ(ledger.idle_fraction, 11.0 / 21.0);
   EXPECT_DOUBLE_EQ(ledger.rho_pad, 0.375);
 }
 
@@ -54,6 +56,15 @@ TEST(CapacityLedger, EightRowRuleOfEquation16) {
   // A share of 0 rows reserves nothing, though 0.9 rows were expected.
   EXPECT_EQ(ledger_of({1, 0}, "1.25:eight_row:1").capacity, 0);
   EXPECT_EQ(ledger_of({1, 0}, "1.25:eight_row:1").overflow_rows, 1);
+}
+
+TEST(CapacityLedger, ARankReservesWhatItsLayersMeanSays) {
+  PlanOptions options;
+  options.whole = {.rows = 4096, .experts = 64};
+  EXPECT_EQ(plan_layer(Rows{500, 0}, options).capacity.capacity, 80);
+  EXPECT_EQ(plan_layer(Rows{0, 0}, options).capacity.capacity, 80);
+  EXPECT_EQ(plan_layer(Rows{500, 0}, options).capacity.overflow_rows, 420);
+  EXPECT_THROW(capacity_ledger(Rows{1}, Capacity{}, -1), Error);
 }
 
 TEST(CapacityLedger, NoRows) {

@@ -66,6 +66,27 @@ TEST(CostTerms, SmallerTilesPadLessAndRereadMore) {
   }
 }
 
+TEST(CostTerms, TheKernelIsNeverBelowTheRoofline) {
+  for (const Rows& counts : {Rows(8, 125000), kSmall2, Rows{1, 0, 0}, Rows(64, 3), Rows{0, 0}}) {
+    for (const ProductShape& product :
+         {ProductShape{.n = 128, .k = 256}, ProductShape{.n = 5120, .k = 2048},
+          ProductShape{.n = 8, .k = 8}}) {
+      for (const DeviceModel& device : device_presets()) {
+        const double bound_s = layer_roofline(counts, product, device).bound_s;
+        for (const std::int64_t tile : {1, 8, 128}) {
+          const CostTerms cost = cost_terms(counts, tile, {.product = product}, device);
+          EXPECT_GE(cost.kernel_s(), bound_s) << device.name << ", tile " << tile;
+        }
+      }
+    }
+  }
+  // By hand: 10^6 rows of 256 + 128 elements and eight weights, over DRAM once.
+  const CostTerms narrow =
+      cost_terms(Rows(8, 125000), 128, {.product = {.n = 128, .k = 256}}, device_preset("h200"));
+  EXPECT_DOUBLE_EQ(narrow.operand_bytes, 2.0 * (1e6 * 384 + 8 * 128 * 256));
+  EXPECT_DOUBLE_EQ(narrow.kernel_s(), narrow.operand_bytes / 4.8e12 + narrow.launch_s);
+}
+
 TEST(CostTerms, OneRankAndNoRows) {
   CostInput alone = kUpGate;
   alone.ep = 1;
@@ -89,9 +110,13 @@ TEST(PaddedBatch, ReadsTheWeightsOfEmptyExpertsToo) {
   const Rows counts = {64, 0, 0, 0};
   const CapacityLedger ledger = capacity_ledger(counts, Capacity{});
   ASSERT_EQ(ledger.capacity, 20);
-  // Four weights at 4.8 TB/s, four row tiles of 20 columns: 80 tiles, one round.
+  ASSERT_EQ(ledger.overflow_rows, 44);
+  ASSERT_EQ(ledger.overflowing_experts, 1);
+  // 80 rows of the batch and 44 after it, for which a weight is read again. Five row tiles of 20
+  // columns: 100 tiles, one round.
+  const double bytes = 5 * kWeightBytes + 124 * 2.0 * (5120 + 2048);
   EXPECT_DOUBLE_EQ(padded_batch_seconds(ledger, 4, kUpGate, device_preset("h200")),
-                   4 * kWeightBytes / 4.8e12 + 4e-6 + 200 / 1.7e9);
+                   bytes / 4.8e12 + 4e-6 + 200 / 1.7e9);
 }
 
 TEST(SuggestTile, ManyRowsWantLargeTilesFewRowsDoNot) {
@@ -109,8 +134,11 @@ TEST(SuggestTile, SlackPaddingAndTies) {
   CostTerms b{.tile = 16, .mma_s = 0.995, .padded_flops = 110};
   CostTerms c{.tile = 32, .mma_s = 1.100, .padded_flops = 90};
   EXPECT_EQ(suggest_tile(std::vector{a, b, c}).tile, 8);  // within 1 %, less padding
+  EXPECT_NE(suggest_tile(std::vector{a, b, c}).reason.find("within 1 % of the fastest"),
+            std::string::npos);
   a.mma_s = 1.02;
   EXPECT_EQ(suggest_tile(std::vector{a, b, c}).tile, 16);
+  EXPECT_EQ(suggest_tile(std::vector{a, b, c}).reason.find("within"), std::string::npos);
   a.mma_s = 0.995;
   a.padded_flops = 110;
   EXPECT_EQ(suggest_tile(std::vector{a, b, c}).tile, 16);  // a tie goes to the larger tile

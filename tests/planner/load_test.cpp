@@ -161,6 +161,15 @@ TEST(MeasureLoad, TwoHistogramsWithTheSameMaximum) {
   EXPECT_NEAR(b.effective_experts, 3.3, 0.05);
 }
 
+TEST(TileLedger, RowsPastInt64NameTheCounts) {
+  try {
+    tile_ledger(Rows{std::numeric_limits<std::int64_t>::max()}, 8);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find("counts (--rows)"), 0u) << error.what();
+  }
+}
+
 TEST(MeasureLoad, LargeCountsAreExactOrRefused) {
   const LoadMetrics one = measure_load(Rows{kBig, 0});
   EXPECT_EQ(one.effective_experts, 1.0);

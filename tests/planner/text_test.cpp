@@ -26,6 +26,10 @@ TEST(Text, FixedPercentAndDuration) {
   EXPECT_EQ(duration(2.5), "2.500 s");
   EXPECT_EQ(duration(1e-3), "1.000 ms");
   EXPECT_EQ(duration(4.118e-6), "4.1 us");
+  EXPECT_EQ(duration(2e-12), "< 0.1 us");
+  EXPECT_EQ(duration(0), "0.0 us");
+  EXPECT_EQ(rows_text(1), "1 row");
+  EXPECT_EQ(rows_text(2000), "2,000 rows");
 }
 
 }  // namespace

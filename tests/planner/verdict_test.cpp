@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <locale>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,22 +74,52 @@ TEST(JudgeLayer, TinyProductsAreBoundByTheLaunch) {
   EXPECT_NE(find(verdict, "launch_bound"), nullptr) << all_text(verdict);
   // 256 columns never reach the balance point, but 2,000,000 rows outweigh a launch.
   const Verdict narrow = judge_layer(plan_layer(Rows(4, 500000), with_cost(256, 256)));
-  const Finding* bound = find(narrow, "compute_bound");
+  const Finding* bound = find(narrow, "row_traffic_bound");
   ASSERT_NE(bound, nullptr) << all_text(narrow);
   EXPECT_NE(bound->sentence.find("at these widths no number of rows"), std::string::npos);
 }
 
-TEST(JudgeLayer, WithoutAShapeRowsDecide) {
-  const Verdict good = judge_layer(plan_layer(Rows(8, 1024)));
-  EXPECT_EQ(good.recommendation, Recommendation::recommend_trial) << all_text(good);
-  EXPECT_NE(good.findings[0].sentence.find("executed rows"), std::string::npos);
-  // 17 rows in tiles of 128 execute more than a capacity of 21 rows does.
-  const Verdict bad = judge_layer(plan_layer(Rows{17, 17, 17, 17, 16, 16, 16, 16}));
-  EXPECT_EQ(bad.recommendation, Recommendation::not_recommended_now) << all_text(bad);
-  const Finding* padding = find(bad, "padding_large");
-  ASSERT_NE(padding, nullptr);
-  EXPECT_EQ(padding->sentence,
-            "this layer: tile 128 executes 1,024 rows for 132 routed ones, 87.1 % tail padding.");
+TEST(JudgeLayer, WithoutAShapeThePaddingOfEveryTileIsStated) {
+  const Verdict verdict = judge_layer(plan_layer(Rows{17, 17, 17, 17, 16, 16, 16, 16}));
+  EXPECT_EQ(verdict.recommendation, Recommendation::insufficient_evidence);
+  EXPECT_EQ(verdict.findings.at(0).code, "no_shape");
+  EXPECT_EQ(verdict.findings[0].sentence,
+            "this layer: no widths (--shape), so no recommendation; tail padding of 132 rows: 17.5 "
+            "% at tile 8, 31.2 % at tile 16, 48.4 % at tile 32, 74.2 % at tile 64, 87.1 % at tile "
+            "128.");
+}
+
+TEST(JudgeLayer, OverflowIsChargedToThePaddedBatch) {
+  // One expert has nearly everything: C = ceil(1.25 * 8,192 / 8) holds a sixth of it.
+  Rows counts(8, 8);
+  counts[0] = 8192 - 56;
+  const LayerPlan plan = plan_layer(counts, with_cost(5120, 2048));
+  ASSERT_EQ(plan.capacity.overflow_rows, 8136 - 1280);
+  const Verdict verdict = judge_layer(plan);
+  EXPECT_EQ(verdict.recommendation, Recommendation::recommend_trial) << all_text(verdict);
+  EXPECT_NE(verdict.findings[0].sentence.find(
+                "exact rows (grouped, tile 128) over a batch padded to C = "),
+            std::string::npos)
+      << verdict.findings[0].sentence;
+  EXPECT_NE(verdict.findings[0].sentence.find("of overflow"), std::string::npos);
+}
+
+TEST(JudgeLayer, EqualTimesAreTheSame) {
+  LayerPlan plan = plan_layer(Rows(8, 1024), with_cost(5120, 2048));
+  plan.padded_batch_s = plan.costs.at(*plan.suggested).kernel_s();
+  const std::string sentence = judge_layer(plan).findings.at(0).sentence;
+  EXPECT_NE(sentence.find(", the same."), std::string::npos) << sentence;
+}
+
+TEST(JudgeLayer, AnIdleRankIsNotADenseLayer) {
+  PlanOptions options = with_cost(512, 256);
+  options.whole = {.rows = 100, .experts = 8};
+  const LayerPlan plan = plan_layer(Rows(2, 0), options);
+  EXPECT_FALSE(plan.dense());
+  EXPECT_TRUE(plan.idle());
+  EXPECT_EQ(judge_layer(plan).findings.at(0).code, "rank_idle");
+  options.whole->rows = 0;
+  EXPECT_TRUE(plan_layer(Rows(2, 0), options).dense());
 }
 
 TEST(JudgeLayer, SummedAndEmptyCountsCarryNoAnswer) {
@@ -129,16 +160,50 @@ TEST(WorstFirst, PaddingThenSkewThenInputOrder) {
 }
 
 TEST(JudgeLayers, CountsLayersAndNamesTheWorst) {
-  const std::vector<LayerPlan> plans = {plan_layer(Rows(8, 1024)), plan_layer(Rows(8, 0)),
-                                        plan_layer(Rows(8, 2048)), plan_layer(Rows(8, 1000)),
-                                        plan_layer(Rows(8, 100))};
+  const PlanOptions options = with_cost(5120, 2048);
+  const std::vector<LayerPlan> plans = {
+      plan_layer(Rows(8, 1024), options), plan_layer(Rows(8, 0), options),
+      plan_layer(Rows(8, 2048), options), plan_layer(Rows(8, 1000), options),
+      plan_layer(Rows(8, 8), options)};
   const Verdict verdict = judge_layers(plans);
   EXPECT_EQ(verdict.recommendation, Recommendation::recommend_trial) << all_text(verdict);
-  EXPECT_NE(verdict.findings.at(0).sentence.find("3 of 4 layers"), std::string::npos)
+  EXPECT_NE(verdict.findings.at(0).sentence.find("3 of 4 layer records"), std::string::npos)
       << all_text(verdict);
   ASSERT_EQ(verdict.findings.size(), 4u);  // the sum and three layers
-  EXPECT_EQ(verdict.findings[1].sentence.find("layer 4: "), 0u) << all_text(verdict);
-  EXPECT_EQ(verdict.findings[2].sentence.find("layer 3: "), 0u) << all_text(verdict);
+  EXPECT_EQ(verdict.findings[1].sentence.find("layer 3: "), 0u) << all_text(verdict);
+}
+
+TEST(JudgeLayers, WithoutAShapeThePaddingIsSummed) {
+  const std::vector<LayerPlan> plans = {plan_layer(Rows{1}), plan_layer(Rows{7, 8})};
+  const Verdict verdict = judge_layers(plans);
+  EXPECT_EQ(verdict.recommendation, Recommendation::insufficient_evidence);
+  EXPECT_EQ(verdict.findings.at(0).code, "no_shape");
+  // 16 rows in three tiles of 8.
+  EXPECT_NE(verdict.findings[0].sentence.find("2 routed layer records together"),
+            std::string::npos);
+  EXPECT_NE(verdict.findings[0].sentence.find("of 16 rows: 33.3 % at tile 8"), std::string::npos)
+      << all_text(verdict);
+}
+
+TEST(JudgeLayers, OfTheRanksOfALayerTheSlowestCounts) {
+  PlanOptions options = with_cost(5120, 2048);
+  options.whole = {.rows = 9 * 8192, .experts = 16};
+  const std::vector<LayerPlan> plans = {plan_layer(Rows(8, 8192), options),
+                                        plan_layer(Rows(8, 1024), options)};
+  const std::vector<Evidence> evidence = {{.label = "rank 0", .group = 5},
+                                          {.label = "rank 1", .group = 5}};
+  const Verdict ranks = judge_layers(plans, evidence);
+  const Verdict slowest = judge_layers(std::span(plans).first(1));
+  const auto times = [](const Verdict& verdict) {
+    const std::string& sentence = verdict.findings.at(0).sentence;
+    const std::size_t at = sentence.find("together ");
+    return sentence.substr(at, sentence.find(", estimated") - at);
+  };
+  EXPECT_EQ(times(ranks), times(slowest));
+  EXPECT_NE(ranks.findings[0].sentence.find("0 of 1 layer record;"), std::string::npos)
+      << all_text(ranks);
+  EXPECT_NE(ranks.findings[0].sentence.find("its slowest rank"), std::string::npos);
+  EXPECT_NE(times(judge_layers(plans)), times(slowest));  // two layers do add
 }
 
 TEST(JudgeLayers, EvidenceDecidesWhatCanBeSaid) {

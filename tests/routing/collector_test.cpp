@@ -76,5 +76,14 @@ TEST(Filters, LayerAndStep) {
       says(message, "no record of layer 99, step 1; the file has layers 0 to 1 and steps 0 to 1"));
 }
 
+TEST(Collector, UnequalSumsOfOneLayerAreNotBlamedOnTwo) {
+  const auto r = read_text(
+      R"({"schema": "moesaic.routing/1", "num_experts": 2, "records": [
+          {"layer": 0, "counts": [1, 2]}, {"layer": 0, "counts": [3, 4]}]})",
+      "a.json");
+  EXPECT_TRUE(says(warning(r, "unequal layer sums"),
+                   "step 0: layer 0 comes more than once, with 3 to 7 rows"));
+}
+
 }  // namespace
 }  // namespace moesaic::routing::testing

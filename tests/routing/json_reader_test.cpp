@@ -123,5 +123,11 @@ TEST(Json, TheFormHintReadsVectorsAsOffsets) {
   EXPECT_TRUE(says(refusal(text, "o.json", with_form(Form::ids)), "form ids was asked for"));
 }
 
+TEST(Json, AnEndWithoutAWordIsNotQuoted) {
+  const std::string message = refusal("{\"logical_count\": [[1, ", "cut.json");
+  EXPECT_TRUE(says(message, "truncated"));
+  EXPECT_FALSE(says(message, "''"));
+}
+
 }  // namespace
 }  // namespace moesaic::routing::testing

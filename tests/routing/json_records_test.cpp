@@ -106,7 +106,8 @@ TEST(RoutingJson, BadFieldsAreNamedWithTheirPlace) {
     return refusal("{" + kHeader + ", \"records\": [" + record + "]}", "a.json");
   };
   EXPECT_TRUE(says(bad(R"({"counts": [1, 2, 3]})"), "records[0]: has no \"layer\""));
-  EXPECT_TRUE(says(bad(R"({"layer": 1})"), "no \"counts\""));
+  EXPECT_TRUE(says(bad(R"({"layer": 1})"), "neither \"counts\" nor \"offsets\""));
+  EXPECT_TRUE(says(bad(R"({"layer": 1, "count": [1, 2]})"), "(it has \"count\")"));
   EXPECT_TRUE(says(bad(R"({"layer": 1, "counts": [1, -4, 0]})"), "counts[1] is -4"));
   EXPECT_TRUE(says(bad(R"({"layer": 1, "counts": [[1]]})"), "came a list"));
   EXPECT_TRUE(says(bad(R"({"layer": "one"})"), "expected a whole number, came a string"));

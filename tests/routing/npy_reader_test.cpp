@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Top-k ids in .npy: every integer type and order, and the traps of id dumps.
+#include <cmath>
+
 #include "routing_test_util.hpp"
 
 namespace moesaic::routing::testing {
@@ -142,6 +144,7 @@ TEST(NpyIds, ARunMustCoverAllLayers) {
 TEST(NpyMatrix, TwoDimensionsAreAmbiguousUntilTheFormIsGiven) {
   const auto text = make_npy("<i8", "(2, 3)", std::vector<std::int64_t>{1, 2, 2, 0, 2, 2});
   EXPECT_TRUE(says(refusal(text, "m.npy", with_experts(3)), "--form ids"));
+  EXPECT_TRUE(says(refusal(text, "m.npy", with_experts(3)), "--form weights"));
   const auto counts = read_text(text, "m.npy", with_form(Form::counts));
   ASSERT_EQ(counts.records.size(), 2u);
   EXPECT_EQ(counts.records[1].counts, (Counts{0, 2, 2}));
@@ -155,9 +158,40 @@ TEST(NpyMatrix, TwoDimensionsAreAmbiguousUntilTheFormIsGiven) {
   EXPECT_EQ(one_layer.records[0].counts, (Counts{1, 1, 4}));
 }
 
+TEST(NpyMatrix, OneDimensionIsOneLayerOnceTheFormIsGiven) {
+  const auto text = make_npy("<i8", "(3,)", std::vector<std::int64_t>{4, 0, 9});
+  const auto r = read_text(text, "v.npy", with_form(Form::counts));
+  ASSERT_EQ(r.records.size(), 1u);
+  EXPECT_EQ(r.records[0].counts, (Counts{4, 0, 9}));
+  EXPECT_TRUE(says(refusal(text, "v.npy", with_experts(3)), "--form counts"));
+}
+
+TEST(NpyMatrix, FortranOrder) {
+  // [[1, 2, 3], [4, 5, 6]] by columns.
+  const std::vector<std::int32_t> columns = {1, 4, 2, 5, 3, 6};
+  const auto text = make_npy("<i4", "(2, 3)", bytes_of(columns), true);
+  const auto r = read_text(text, "f.npy", with_form(Form::counts));
+  ASSERT_EQ(r.records.size(), 2u);
+  EXPECT_EQ(r.records[0].counts, (Counts{1, 2, 3}));
+  EXPECT_EQ(r.records[1].counts, (Counts{4, 5, 6}));
+}
+
+TEST(NpyMatrix, FloatsOfWholeNumbersAreCounts) {
+  const auto whole = make_npy("<f8", "(1, 3)", std::vector<double>{2, 0, 7});
+  EXPECT_EQ(read_text(whole, "w.npy", with_form(Form::counts)).records[0].counts,
+            (Counts{2, 0, 7}));
+  const auto narrow = make_npy("<f4", "(1, 2)", std::vector<float>{2, 5});
+  EXPECT_EQ(read_text(narrow, "w.npy", with_form(Form::weights)).records[0].counts, (Counts{2, 5}));
+  const auto half = make_npy("<f8", "(1, 3)", std::vector<double>{2, 0.5, 7});
+  EXPECT_TRUE(says(refusal(half, "w.npy", with_form(Form::counts)), "element 1 is 0.5"));
+  const auto nan = make_npy("<f8", "(1, 1)", std::vector<double>{std::nan("")});
+  EXPECT_TRUE(says(refusal(nan, "w.npy", with_form(Form::counts)), "element 0 is nan"));
+  EXPECT_TRUE(says(refusal(whole, "w.npy", with_form(Form::offsets)), "'<f8'"));
+}
+
 TEST(NpyMatrix, NegativeCountsAreRefused) {
   const auto text = make_npy("<i4", "(1, 2)", std::vector<std::int32_t>{1, INT32_MIN});
-  EXPECT_TRUE(says(refusal(text, "m.npy", with_form(Form::counts)), "-2147483648"));
+  EXPECT_TRUE(says(refusal(text, "m.npy", with_form(Form::counts)), "expert 1: count -2147483648"));
 }
 
 TEST(NpyHeader, AbsurdShapesAreRefusedBeforeAnythingIsAllocated) {
