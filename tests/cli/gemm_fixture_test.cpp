@@ -34,6 +34,15 @@ TEST(GemmFixture, TailRowsAndWeightsOfEmptyExpertsAreNan) {
   EXPECT_TRUE(std::isnan(wgrad.b().get(3, 0)));
 }
 
+TEST(GemmFixture, NoRowOfAValidSegmentIsNan) {
+  // The last offset falls behind the first expert's rows, which are computed all the same.
+  GemmFixture fixture(problem(Pass::forward), {3, 1}, Contents::integers, 1);
+  EXPECT_EQ(fixture.tail_begin(), 3);
+  for (std::int64_t row = 0; row < fixture.a().rows(); ++row) {
+    EXPECT_EQ(std::isnan(fixture.a().get(row, 0)), row >= 3) << row;
+  }
+}
+
 TEST(GemmFixture, ExpectedSumsByHand) {
   GroupedGemmProblem dgrad = problem(Pass::dgrad);
   dgrad.weights = WeightStorage::ekn;

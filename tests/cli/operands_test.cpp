@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "moesaic/error.hpp"
 #include "tools/moesaic/stats.hpp"
@@ -79,10 +81,15 @@ TEST(Stats, MedianOfOddAndEven) {
   EXPECT_THROW(median({}), Error);
 }
 
-TEST(Stats, TakesThreeShortSamples) {
+TEST(Stats, TakesFifteenShortSamples) {
   int calls = 0;
-  EXPECT_EQ(time_samples([&] { ++calls; }).size(), 3U);
-  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(time_samples([&] { ++calls; }).size(), 15U);
+  EXPECT_EQ(calls, 15);
+}
+
+TEST(Stats, TakesFiveLongSamples) {
+  const auto work = [] { std::this_thread::sleep_for(std::chrono::milliseconds(25)); };
+  EXPECT_EQ(time_samples(work).size(), 5U);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "moesaic/error.hpp"
 #include "tools/moesaic/arguments.hpp"
+#include "tools/moesaic/machine.hpp"
 #include "tools/moesaic/run.hpp"
 
 namespace moesaic::cli {
@@ -38,8 +39,6 @@ TEST(Options, ReadsEveryFlagOfRun) {
                                  "d=64,h=96",
                                  "--pass",
                                  "mlp",
-                                 "--proj",
-                                 "down",
                                  "--order",
                                  "interleaved",
                                  "--recompute",
@@ -70,7 +69,6 @@ TEST(Options, ReadsEveryFlagOfRun) {
                                  "--csv",
                                  "--strict"});
   EXPECT_EQ(options.run.pass, RunPass::mlp);
-  EXPECT_EQ(options.run.projection, planner::Projection::down);
   EXPECT_EQ(options.run.order, UpGateOrder::interleaved);
   EXPECT_TRUE(options.run.recompute);
   EXPECT_EQ(options.run.format, Format::f32);
@@ -86,6 +84,37 @@ TEST(Options, ReadsEveryFlagOfRun) {
   EXPECT_EQ(options.input.form, routing::Form::offsets);
   EXPECT_EQ(options.input.seed, UINT64_MAX);
   EXPECT_TRUE(options.output.csv && options.output.strict && !options.output.json);
+}
+
+TEST(Options, BenchGoesThroughLists) {
+  const Options defaults = parse({"bench", "--shape", "small-2"});
+  EXPECT_EQ(defaults.verb, Verb::bench);
+  EXPECT_EQ(defaults.input.inputs, std::vector<std::string>{"uniform"});
+  EXPECT_EQ(defaults.bench.samples, 20);
+  EXPECT_EQ(defaults.bench.threshold, 0.03);
+  EXPECT_EQ(defaults.bench.passes, std::vector<RunPass>{RunPass::forward});
+  EXPECT_TRUE(defaults.bench.rows.empty());
+  EXPECT_EQ(defaults.run.strategies.size(), 3U);
+  const Options all =
+      parse({"bench",       "a b.json",    "--shape",    "d=64,h=32",   "--shape",   "small-2",
+             "--pass",      "wgrad,dgrad", "--proj",     "square,down", "--rows",    "8,4",
+             "--samples",   "7",           "--json",     "-",           "--compare", "base",
+             "--threshold", "0.5",         "--strategy", "grouped",     "--strict"});
+  ASSERT_EQ(all.bench.shapes.size(), 2U);
+  EXPECT_EQ(all.bench.shapes[0].d, 64);
+  EXPECT_EQ(all.bench.shapes[1].h, 2560);
+  EXPECT_EQ(all.bench.passes, (std::vector<RunPass>{RunPass::wgrad, RunPass::dgrad}));
+  EXPECT_EQ(all.bench.projections, (std::vector<planner::Projection>{planner::Projection::square,
+                                                                     planner::Projection::down}));
+  EXPECT_EQ(all.bench.rows, (std::vector<std::int64_t>{8, 4}));
+  EXPECT_EQ(all.bench.samples, 7);
+  EXPECT_EQ(all.bench.json_path, "-");
+  EXPECT_EQ(all.bench.compare_path, "base");
+  EXPECT_EQ(all.bench.threshold, 0.5);
+  EXPECT_FALSE(all.run.all_strategies);
+  EXPECT_TRUE(all.output.strict);
+  EXPECT_FALSE(all.output.json);
+  EXPECT_TRUE(all.command.starts_with("moesaic bench 'a b.json' --shape d=64,h=32"));
 }
 
 TEST(Options, AllLayersForRunOnly) {
@@ -105,6 +134,56 @@ TEST(Options, IntegersAreWholeAndInRange) {
   for (const char* bad : {"", " 7", "7 ", "+7", "7.0", "10", "-1", "0x7", "99999999999999999999"}) {
     EXPECT_THROW(parse_integer("--rows", bad, 0, 9), Error) << bad;
   }
+}
+
+TEST(Options, FlagsThatCannotApplyAreRefused) {
+  const auto with = [](std::vector<std::string> more) {
+    std::vector<std::string> words = {"run", "x", "--shape", "small-2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return parse(words);
+  };
+  EXPECT_EQ(with({"--proj", "down"}).run.projection, planner::Projection::down);
+  EXPECT_THROW(with({"--pass", "mlp", "--proj", "up_gate"}), Error);
+  EXPECT_THROW(with({"--proj", "up_gate", "--pass", "mlp"}), Error);
+  EXPECT_THROW(with({"--order", "up_gate"}), Error);
+  EXPECT_THROW(with({"--pass", "dgrad", "--recompute"}), Error);
+  EXPECT_NO_THROW(with({"--order", "up_gate", "--recompute", "--pass", "mlp"}));
+}
+
+TEST(Options, HelpHasHelp) {
+  EXPECT_EQ(parse({"help", "help"}).help_text, parse({"help"}).help_text);
+}
+
+TEST(OwnReasons, KeepTheStrategysImplementationsAlone) {
+  const std::string refusal =
+      "no implementation on cpu takes this problem; cpu/onednn/grouped: it computes strategy "
+      "grouped, not padded_bmm; cpu/onednn/padded_bmm: it needs AVX2; cpu/reference/grouped: no";
+  EXPECT_EQ(own_reasons(refusal, Strategy::padded_bmm), "cpu/onednn/padded_bmm: it needs AVX2");
+  EXPECT_EQ(own_reasons(refusal, Strategy::host_loop), refusal);
+  EXPECT_EQ(own_reasons("no device", Strategy::grouped), "no device");
+}
+
+TEST(Machine, ReasonsAreThoseOfTheStrategyAskedFor) {
+  const std::vector<Candidate> candidates = {
+      {"cuda/sm90/bf16_rows", {false, "it multiplies bf16, not f32"}},
+      {"cuda/cublas/host_loop", {false, "it computes strategy host_loop, not grouped"}}};
+  EXPECT_EQ(reasons_against(candidates, Strategy::grouped),
+            "cuda/sm90/bf16_rows: it multiplies bf16, not f32");
+  EXPECT_EQ(reasons_against({{"cpu/a", {true, ""}}}, Strategy::grouped), "");
+}
+
+TEST(Machine, MemoryRefusalNamesTheFlagThatHelps) {
+  const auto refusal = [](MemoryNeed need) -> std::string {
+    try {
+      require_memory(need);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(refusal({1, 1}), "");
+  EXPECT_EQ(refusal({1e18, 1}).substr(0, 8), "--shape:");
+  EXPECT_EQ(refusal({1, 1e18}).substr(0, 7), "--rows:");
 }
 
 TEST(ReproduceLine, NamesOneCaseCompletely) {

@@ -11,7 +11,8 @@ import unittest
 from harness import CliTest, npy_bytes
 
 KEYS = ["source", "layer", "step", "rank", "aggregation", "dense", "experts", "invalid_slots", "useful_rows", "active_experts",
-        "effective_experts", "i_h", "i_max", "max_rows", "tiles", "capacity", "offsets", "cost"]
+        "effective_experts", "i_h", "i_max", "max_rows", "tiles", "capacity", "offsets", "cost",
+        "label", "suggested_tile", "kernel_s", "roofline_s", "device", "verdict"]
 
 
 def spec(counts):
@@ -71,7 +72,48 @@ class Figures(CliTest):
         self.assertEqual((eight["rule"], eight["capacity"]), ("eight_row", 80))
 
 
+    def test_what_the_estimate_says_for_programs(self):
+        layer = self.layers("uniform", "--rows", 1000000, "--experts", 8, "--shape", "d=256,h=64")[0]
+        self.assertEqual((layer["suggested_tile"], layer["device"], layer["verdict"]), (128, "h200", "recommend_trial"))
+        self.assertGreaterEqual(layer["kernel_s"], layer["roofline_s"])
+        bare = self.layers("counts:1,4,3,2")[0]
+        self.assertEqual([bare[key] for key in KEYS[-5:]], [None] * 5)
+        self.assertIn("made 10 rows", bare["label"])
+
+
+class Ranks(CliTest):
+    def test_capacity_is_the_whole_layers(self):
+        counts = [4096 - 63] + [1] * 63
+        layers = self.layers(spec(counts), "--ep", 8)
+        self.assertEqual({l["capacity"]["capacity"] for l in layers}, {80})
+
+    def test_an_idle_rank_is_not_dense(self):
+        layers = self.layers("counts:5,3,0,0", "--ep", 2)
+        self.assertEqual([l["dense"] for l in layers], [False, False])
+        self.assertEqual([l["dense"] for l in self.layers("counts:0,0,0,0", "--ep", 2)], [True, True])
+        out = self.fine("plan", "counts:5,3,0,0", "--ep", 2).out
+        self.assertIn("no rows on this rank", out)
+        self.assertNotIn("dense: no rows", out)
+
+    def test_layers_are_counted_and_the_slowest_rank_is_shown(self):
+        out = self.fine("plan", "counts:900,900,3,5", "--ep", 2, "--shape", "d=512,h=256").out
+        self.assertIn("of 1 layer record;", out)
+        self.assertIn("Padding of layer 0, rank 0 (the slowest rank of the worst layer)", out)
+
+    def test_a_source_rank_is_not_overwritten(self):
+        path = self.write("r.csv", "layer,expert,count,rank\n0,0,4,0\n0,1,5,0\n0,0,6,1\n0,1,7,1\n")
+        self.assertEqual([l["rank"] for l in self.layers(path)], [0, 1])
+        self.refused("plan", path, "--ep", 2, words=("--ep 2", "--rank 0", "layer 0, step 0"))
+
+
 class Selection(CliTest):
+    def test_a_spec_says_which_record_it_is(self):
+        self.refused("plan", "counts:1,2", "--layer", 5, words=("--layer 5", "layer 0, step 0"))
+        self.refused("plan", "", words=("empty name",))
+
+    def test_huge_rows_name_the_flag(self):
+        self.refused("plan", "uniform", "--rows", 2**63 - 1, "--experts", 3, words=("--rows",))
+
     def dump(self, layers=4, experts=8):
         rows = [[(3 * layer + 5 * e) % 13 for e in range(experts)] for layer in range(layers)]
         rows[0] = [0] * experts
@@ -141,6 +183,26 @@ class Text(CliTest):
         self.assertEqual([line.split()[0] for line in table[2:4]], ["2", "1"])
         self.assertIn("and 2 more", out)
         self.assertNotIn("more (--top", self.fine("plan", self.path, "--top", 0).out)
+
+    def test_rescaled_is_said_everywhere(self):
+        note = "rescaled to 640 rows from 64"
+        self.assertIn(note, self.fine("plan", self.path, "--rows", 640).out)
+        rows = list(csv.DictReader(io.StringIO(self.fine("plan", self.path, "--rows", 640, "--csv").out)))
+        self.assertIn(note, rows[1]["label"])
+        self.assertIn(note, self.layers(self.path, "--rows", 640)[1]["label"])
+
+    def test_two_notions_of_capacity_padding(self):
+        out = self.fine("plan", "counts:9,1,0,0").out  # C = 4: 16 rows and 5 of overflow, of which 11 idle
+        self.assertIn("16 rows in the batch and 5 of overflow; rho_pad (Eq. 14) 37.5 %; idle 11 rows, 52.4 % of the rows", out)
+
+    def test_no_recommendation_without_a_shape(self):
+        out = self.fine("plan", "counts:9,1,3").out
+        self.assertIn("Verdict: insufficient_evidence\n", out)
+        self.assertIn("no widths (--shape), so no recommendation; tail padding of 13 rows: 59.4 % at tile 8", out)
+        shaped = self.fine("plan", "counts:900,1,3", "--shape", "d=256,h=64").out
+        self.assertIn("(exact rows, grouped, over a batch padded to C)", shaped)
+        self.assertIn("no number of rows repays reading the weights", shaped)
+        self.assertNotIn("0 rows to balance", shaped)
 
     def test_three_ledgers_stay_apart(self):
         out = self.fine("plan", self.path).out

@@ -8,12 +8,12 @@ from harness import CliTest, npy_bytes
 
 class Usage(CliTest):
     def test_no_verb_and_unknown_verbs(self):
-        self.refused(words=("info, plan, run, verify",))
-        for verb in ("bench", "experiment", "report", "paln", ""):
+        self.refused(words=("info, plan, run, verify, bench",))
+        for verb in ("experiment", "report", "paln", ""):
             self.refused(verb, words=(f'"{verb}"', "verify"))
 
     def test_unknown_flags_name_themselves_and_a_near_one(self):
-        for verb in ("info", "plan", "run", "verify"):
+        for verb in ("info", "plan", "run", "verify", "bench"):
             self.refused(verb, "--no-such-flag", words=("--no-such-flag", verb))
         self.refused("plan", "counts:1", "--tile", "8", words=("--tile:", "--tiles"))
         self.refused("plan", "counts:1", "--tile-shape=8", words=("--tile-shape=8",))
@@ -55,6 +55,13 @@ class Usage(CliTest):
         self.refused("plan", "counts:1,2", "--ep", 2, "--rank", 2, words=("--rank", '"2"'))
         self.refused("plan", "counts:1,2,3", "--ep", 2, words=("--ep", "3"))
         self.refused("verify", "--case", "exact:nowhere", words=("--case", "exact:nowhere"))
+
+    def test_flags_that_cannot_apply(self):
+        shape = ("--shape", "d=64,h=96")
+        self.refused("run", "counts:5", *shape, "--order", "gate_up", words=("--order", "--pass mlp", "--pass forward"))
+        self.refused("run", "counts:5", *shape, "--recompute", "--pass", "wgrad", words=("--recompute", "--pass wgrad"))
+        self.refused("run", "counts:5", *shape, "--proj", "down", "--pass", "mlp", words=("--proj", "--pass mlp"))
+        self.refused("verify", "--quick", "--case", "exact", "--pass", "mlp", words=("--case, --pass", "exact", "mlp"))
 
     def test_a_selection_without_records_names_its_flags(self):
         self.refused("plan", "counts:1,2", "--layer", 7, words=("--layer 7",))
@@ -111,6 +118,7 @@ class Input(CliTest):
         self.refused("run", "counts:3000000000", "--shape", "d=64,h=96", words=("--rows", "2147483647"))
         self.refused("run", "uniform", "--rows", 2000000000, "--experts", 4, "--shape", "ultra-2",
                      words=("--rows", "memory"))
+        self.refused("run", "counts:5,6", "--shape", "d=8000000,h=8000000", "--backend", "cpu", words=("--shape:", "memory"))
 
     def test_too_many_records_for_one_run(self):
         step = "[%s]" % ",".join(["[3, 4]"] * 300)
@@ -134,10 +142,18 @@ class FullDevice(CliTest):
         import subprocess
         from harness import BINARY
         with open("/dev/full", "wb") as full:
-            for args in (("plan", "counts:1,2", "--json"), ("plan", "counts:1,2"), ("info",)):
+            for args in (("plan", "counts:1,2", "--json"), ("plan", "counts:1,2"), ("info",), ("info", "--json")):
                 result = subprocess.run([BINARY, *args], stdout=full, stderr=subprocess.PIPE)
                 self.assertEqual(result.returncode, 2)
                 self.assertIn(b"standard output", result.stderr)
+
+    def test_closed_stdout_is_said(self):
+        import subprocess
+        from harness import BINARY
+        for args in ("info", "info --json", "plan counts:1,2 --json"):
+            result = subprocess.run(["sh", "-c", f'"$0" {args} >&-', BINARY], stderr=subprocess.PIPE)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(b"standard output", result.stderr)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,29 @@ class Cases(CliTest):
         self.assertEqual({r["mismatches"] for r in rows}, {"0"})
 
 
+    def test_no_rows_are_said_and_have_no_ratios(self):
+        flags = ("uniform", "--rows", 0, "--experts", 4, *SHAPE)
+        for name in ("forward", "wgrad", "mlp"):
+            out = self.fine("run", *flags, "--pass", name).out
+            self.assertIn("nothing to run: no rows", out)
+            line, = [l for l in out.splitlines() if l.endswith("/grouped")]
+            self.assertEqual(line.split()[6:10], ["-"] * 4)
+            for case in self.cases(*flags, "--pass", name):
+                self.assertEqual(list(case)[:len(KEYS)], KEYS)
+                self.assertEqual((case["rows"], case["samples"], case["seconds"], case["useful_tflops"]), (0, 0, 0, 0))
+
+    def test_short_samples_are_many(self):
+        self.assertEqual({c["samples"] for c in self.cases(SPEC, *SHAPE)}, {15})
+
+    def test_several_inputs_have_a_source_column(self):
+        paths = [self.write(f"{name}.json", '{"logical_count": [[3, 4]]}') for name in ("one", "two")]
+        self.assertNotIn("source", self.fine("run", paths[0], *SHAPE).out)
+        out = self.fine("run", *paths, *SHAPE, "--layer", "all", "--strategy", "grouped").out
+        self.assertIn("source ", out)
+        for path in paths:
+            self.assertIn(path, out)
+
+
 class Selection(CliTest):
     def setUp(self):
         super().setUp()
@@ -107,6 +130,7 @@ class Selection(CliTest):
         cases = self.cases(self.path, *SHAPE, "--strategy", "grouped", *flags)
         self.assertEqual([(c["rank"], c["experts"], c["rows"]) for c in cases], [(0, 1, 50), (1, 1, 60)])
         self.assertIn("rescaled", cases[0]["label"])
+        self.assertIn(cases[0]["label"], self.fine("run", self.path, *SHAPE, *flags).out)
         self.assertEqual([c["rank"] for c in self.cases(self.path, *SHAPE, "--strategy", "grouped", *flags, "--rank", 1)], [1])
 
 
@@ -127,6 +151,13 @@ class Info(CliTest):
         for backend in self.json("info")["backends"]:
             self.assertIn(backend["name"], out)
             self.assertTrue(backend["detail"])
+
+    def test_text_has_a_line_per_implementation(self):
+        out = self.fine("info").out
+        rows = self.json("info")["implementations"]
+        for name in {r["implementation"] for r in rows if r["device"] == "cpu"}:
+            self.assertEqual(out.count(f" {name} "), 1)
+        self.assertNotIn("it computes strategy", out)
 
 
 if __name__ == "__main__":

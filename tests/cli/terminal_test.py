@@ -2,6 +2,7 @@
 """Progress on stderr: only on a terminal, only for long work, without colour on request, gone at the end."""
 import os
 import pty
+import signal
 import subprocess
 import time
 import unittest
@@ -9,8 +10,8 @@ import unittest
 from harness import BINARY, CliTest
 
 
-def on_terminal(args, env=None):
-    """(exit code, stdout, what a terminal on stderr received)."""
+def on_terminal(args, env=None, interrupt_at=None):
+    """(exit code, stdout, what a terminal on stderr received); interrupted once it received `interrupt_at`."""
     master, slave = pty.openpty()
     full = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
     full.update({"TERM": "xterm"}, **(env or {}))
@@ -25,6 +26,9 @@ def on_terminal(args, env=None):
         if not piece:
             break
         received += piece
+        if interrupt_at and interrupt_at in received:
+            child.send_signal(signal.SIGINT)
+            interrupt_at = None
     out = child.stdout.read()
     child.stdout.close()
     os.close(master)
@@ -54,6 +58,11 @@ class Progress(CliTest):
         self.assertTrue(err.endswith(" \r"), repr(err[-60:]))
         self.assertNotIn(b"\x1b", out)
         self.assertNotIn(b"left:", out)
+
+    def test_an_interrupt_takes_the_line_off(self):
+        code, _, err = on_terminal(self.long_work(), interrupt_at=b"left: layer")
+        self.assertEqual(code, -signal.SIGINT)
+        self.assertRegex(err, r"\r +\r$")
 
     def test_no_colour_on_request(self):
         code, _, err = on_terminal(self.long_work(), {"NO_COLOR": "1"})

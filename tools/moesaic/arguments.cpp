@@ -82,18 +82,32 @@ std::uint64_t parse_seed(std::string_view flag, std::string_view text) {
 
 std::vector<std::int64_t> parse_tiles(std::string_view text) {
   static constexpr std::int64_t kMaxTile = 1 << 20;
-  std::vector<std::int64_t> tiles;
-  for (std::size_t start = 0; start <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', start), text.size());
-    const std::string_view word = text.substr(start, comma - start);
-    const std::int64_t tile = parse_integer("--tiles", word, 1, kMaxTile);
-    if (std::find(tiles.begin(), tiles.end(), tile) != tiles.end()) {
-      refuse("--tiles", "every tile once", text);
-    }
-    tiles.push_back(tile);
-    start = comma + 1;
+  return parse_list<std::int64_t>("--tiles", text, [](std::string_view word) {
+    return parse_integer("--tiles", word, 1, kMaxTile);
+  });
+}
+
+std::vector<std::int64_t> parse_row_counts(std::string_view text) {
+  static constexpr std::int64_t kMaxRows = 2147483647;  // offsets are int32
+  return parse_list<std::int64_t>("--rows", text, [](std::string_view word) {
+    return parse_integer("--rows", word, 0, kMaxRows);
+  });
+}
+
+double parse_threshold(std::string_view text) {
+  static constexpr double kMost = 100;
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end || text.empty() || !(value >= 0 && value <= kMost)) {
+    refuse("--threshold", "a fraction from 0 to 100, such as 0.03", text);
   }
-  return tiles;
+  return value;
+}
+
+RunPass parse_product_pass(std::string_view text) {
+  if (text == "mlp" || text.empty()) refuse("--pass", "forward, dgrad or wgrad", text);
+  return parse_pass(text);
 }
 
 RunPass parse_pass(std::string_view text) { return parse_word<RunPass>("--pass", text, kPasses); }
@@ -116,6 +130,55 @@ std::vector<Strategy> parse_strategy(std::string_view text) {
   }
   if (text != "all") refuse("--strategy", "grouped, padded_bmm, host_loop or all", text);
   return {kAll.begin(), kAll.end()};
+}
+
+void refuse_usage(const std::string& verb, const std::string& message) {
+  throw Error(ErrorCode::invalid_argument, message + " (moesaic help " + verb + ")");
+}
+
+namespace {
+
+/// --order and --recompute are the layer's, --proj is a product's.
+void check_applicable(const RunFlags& run) {
+  const std::string pass = "--pass " + std::string(name(run.pass));
+  if (run.pass == RunPass::mlp && run.projection_given) {
+    refuse_usage("run",
+                 "--proj: expected with --pass forward, dgrad or wgrad, got it with " + pass);
+  }
+  if (run.pass == RunPass::mlp) return;
+  for (const auto& [flag, given] :
+       {std::pair{"--order", run.order_given}, std::pair{"--recompute", run.recompute}}) {
+    if (given) {
+      refuse_usage("run", std::string(flag) + ": expected with --pass mlp, got it with " + pass);
+    }
+  }
+}
+
+}  // namespace
+
+void check_together(const Options& options) {
+  const InputOptions& input = options.input;
+  const bool bench = options.verb == Verb::bench;
+  const bool reads = options.verb == Verb::plan || options.verb == Verb::run || bench;
+  const std::string verb = options.verb == Verb::plan ? "plan" : bench ? "bench" : "run";
+  if (options.output.json && options.output.csv) {
+    refuse_usage(verb, "--csv: expected one of --json and --csv, got both");
+  }
+  if (reads && input.inputs.empty()) {
+    refuse_usage(verb, "FILE or SPEC: expected at least one, got none");
+  }
+  if (reads && std::count(input.inputs.begin(), input.inputs.end(), "-") > 1) {
+    refuse_usage(verb, "-: expected standard input once, got it more than once");
+  }
+  if (input.ep && input.rank && *input.rank >= *input.ep) {
+    refuse("--rank", "below --ep " + std::to_string(*input.ep), std::to_string(*input.rank));
+  }
+  const bool shapeless = options.verb == Verb::run ? options.run.shape_text.empty()
+                                                   : bench && options.bench.shapes.empty();
+  if (shapeless) {
+    refuse_usage(verb, "--shape: expected a name or d=D,h=H, got none");
+  }
+  if (options.verb == Verb::run) check_applicable(options.run);
 }
 
 std::string_view name(RunPass pass) noexcept { return word_of<RunPass>(pass, kPasses); }

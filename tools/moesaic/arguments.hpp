@@ -3,12 +3,14 @@
 // came. Which flags a verb has is options.cpp's.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "options.hpp"
+#include "text.hpp"
 
 namespace moesaic::cli {
 
@@ -20,7 +22,29 @@ std::uint64_t parse_seed(std::string_view flag, std::string_view text);
 /// "8,16,32": distinct positive tile heights. @throws Error{invalid_argument}.
 std::vector<std::int64_t> parse_tiles(std::string_view text);
 
+/// "4096,8192": distinct numbers of rows. @throws Error{invalid_argument}.
+std::vector<std::int64_t> parse_row_counts(std::string_view text);
+/// "0.03": a fraction from 0 to 100. @throws Error{invalid_argument}.
+double parse_threshold(std::string_view text);
+/// The words between commas, each read by `read`; none twice. @throws Error{invalid_argument}.
+template <class T, class Read>
+std::vector<T> parse_list(std::string_view flag, std::string_view text, const Read& read) {
+  std::vector<T> values;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', start), text.size());
+    const T value = read(text.substr(start, comma - start));
+    if (std::find(values.begin(), values.end(), value) != values.end()) {
+      refuse(flag, "every one once", text);
+    }
+    values.push_back(value);
+    start = comma + 1;
+  }
+  return values;
+}
+
 RunPass parse_pass(std::string_view text);
+/// Passes of a product, without mlp.
+RunPass parse_product_pass(std::string_view text);
 Format parse_dtype(std::string_view text);
 BackendChoice parse_backend(std::string_view text);
 UpGateOrder parse_order(std::string_view text);
@@ -28,6 +52,11 @@ UpGateOrder parse_order(std::string_view text);
 std::vector<Strategy> parse_strategy(std::string_view text);
 ViewBy parse_by(std::string_view text);
 routing::Form parse_form_word(std::string_view text);
+
+/// Throws for bad usage of a verb: the message, then where its flags are listed.
+[[noreturn]] void refuse_usage(const std::string& verb, const std::string& message);
+/// What one flag alone cannot tell. @throws Error{invalid_argument}.
+void check_together(const Options& options);
 
 std::string_view name(RunPass pass) noexcept;
 std::string_view name(BackendChoice choice) noexcept;

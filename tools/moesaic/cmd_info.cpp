@@ -2,11 +2,14 @@
 // moesaic info: build, processor, backends, devices, and which implementation takes what here.
 #include <algorithm>
 #include <cstdio>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "arguments.hpp"
 #include "commands.hpp"
 #include "json_output.hpp"
+#include "machine.hpp"
 #include "table.hpp"
 #include "text.hpp"
 
@@ -49,31 +52,50 @@ InfoReport gather() {
   return report;
 }
 
-/// Rows that differ in pass or dtype alone are one line.
-std::string implementations_text(const InfoReport& report) {
-  struct Line {
-    InfoReport::Row row;
-    std::string taken;
-  };
+/// An implementation on a device, asked with its own strategy.
+struct Line {
+  std::string device, implementation, strategy;
+  std::vector<std::string> passes, dtypes;  ///< What it takes.
+  std::vector<std::string> refusals;        ///< "fp32: it multiplies bf16, not f32".
+};
+
+void add_new(std::string word, std::vector<std::string>& words) {
+  if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(std::move(word));
+}
+
+std::vector<Line> lines_of(const InfoReport& report) {
   std::vector<Line> lines;
   for (const InfoReport::Row& row : report.implementations) {
+    if (row.strategy != name(strategy_of(row.implementation))) continue;
     const auto same = [&row](const Line& line) {
-      return line.row.device == row.device && line.row.strategy == row.strategy &&
-             line.row.implementation == row.implementation &&
-             line.row.support.ok == row.support.ok && line.row.support.reason == row.support.reason;
+      return line.device == row.device && line.implementation == row.implementation;
     };
     auto line = std::find_if(lines.begin(), lines.end(), same);
-    if (line == lines.end()) line = lines.insert(lines.end(), {row, ""});
-    line->taken += (line->taken.empty() ? "" : ", ") + row.pass + " " + row.dtype;
+    if (line == lines.end()) {
+      line = lines.insert(lines.end(), {row.device, row.implementation, row.strategy, {}, {}, {}});
+    }
+    if (row.support) {
+      add_new(row.pass, line->passes);
+      add_new(row.dtype, line->dtypes);
+    } else {
+      add_new(row.dtype + ": " + row.support.reason, line->refusals);
+    }
   }
+  return lines;
+}
+
+std::string implementations_text(const InfoReport& report) {
   Table table({{"  device", Align::left},
-               {"strategy", Align::left},
                {"implementation", Align::left},
-               {"takes it", Align::left},
-               {"asked with", Align::left}});
-  for (const Line& line : lines) {
-    table.add({"  " + line.row.device, line.row.strategy, line.row.implementation,
-               line.row.support ? "yes" : "no: " + line.row.support.reason, line.taken});
+               {"strategy", Align::left},
+               {"passes", Align::left},
+               {"types", Align::left},
+               {"cannot", Align::left}});
+  for (const Line& line : lines_of(report)) {
+    table.add({"  " + line.device, line.implementation, line.strategy,
+               line.passes.empty() ? "none" : join(line.passes, ", "),
+               line.dtypes.empty() ? "none" : join(line.dtypes, ", "),
+               line.refusals.empty() ? "-" : join(line.refusals, "; ")});
   }
   return table.text();
 }
@@ -91,12 +113,19 @@ std::string info_text(const InfoReport& report) {
   }
   text += backends.text() + "\nDevices\n";
   for (const DeviceInfo& device : report.devices.devices) {
-    text += "  " + to_string(device.device) + ": " + device.name + "\n";
+    text += "  " + to_string(device.device) + ": " + device.name;
+    if (device.device.kind == DeviceKind::cuda) {
+      text += format(", compute capability %d.%d, %d SMs, L2 %s, memory %s/s nominal",
+                     device.compute_capability / 10, device.compute_capability % 10, device.num_sms,
+                     byte_count(static_cast<double>(device.l2_bytes)).c_str(),
+                     byte_count(device.dram_bytes_per_second).c_str());
+    }
+    text += "\n";
   }
   if (!report.devices.why_no_cuda.empty()) {
     text += "  " + report.devices.why_no_cuda + "\n";
   }
-  return text + "\nImplementations for a small sample problem, best first\n" +
+  return text + "\nImplementations for a small sample problem, the best of each strategy first\n" +
          implementations_text(report);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "commands.hpp"
 #include "input.hpp"
@@ -23,18 +24,21 @@ class PlanOutput {
     if (options.output.csv) write(plan_csv_head(options.plan));
   }
 
-  void take(const routing::Record& record, planner::LayerPlan&& plan) {
-    if (options_.output.json) {
-      write((first_ ? "" : ",\n") + plan_layer_json(record, plan));
-    } else if (options_.output.csv) {
-      write(plan_csv_line(record, plan));
-    } else {
-      text_.take(record, std::move(plan));
+  /// One layer record and the plan of each of its shares.
+  void take(const routing::Record& whole, const std::vector<routing::Record>& parts,
+            std::vector<planner::LayerPlan>&& plans) {
+    if (!options_.output.json && !options_.output.csv) {
+      text_.take(whole, parts, std::move(plans));
+      return;
     }
-    first_ = false;
-  }
-  void take_ranks(const routing::Record& whole) {
-    if (!options_.output.json && !options_.output.csv) text_.take_ranks(whole);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (options_.output.json) {
+        write((first_ ? "" : ",\n") + plan_layer_json(parts[i], plans[i]));
+      } else {
+        write(plan_csv_line(parts[i], plans[i]));
+      }
+      first_ = false;
+    }
   }
 
   void finish(const std::vector<std::string>& notes) {
@@ -71,16 +75,25 @@ planner::PlanOptions planner_options(const Options& options) {
 }  // namespace
 
 ExitCode cmd_plan(const Options& options) {
-  const planner::PlanOptions planner = planner_options(options);
+  planner::PlanOptions planner = planner_options(options);
   const bool data = options.output.json || options.output.csv;
   PlanOutput output(options);
   const planner::TrainingShape* training =
       options.plan.shape ? options.plan.shape->training : nullptr;
   const InputReport report = read_inputs(options.input, training, [&](routing::Record&& record) {
-    if (options.input.ep && !options.input.rank) output.take_ranks(record);
-    for (const routing::Record& share : shares(std::move(record), options.input)) {
-      output.take(share, planner::plan_layer(share.counts, planner));
+    const auto experts = static_cast<std::int64_t>(record.counts.size());
+    if (options.input.ep) {
+      // Refuses with the flags' names.
+      planner::rank_experts(experts, *options.input.ep, options.input.rank.value_or(0));
     }
+    const std::vector<routing::Record> parts = shares(routing::Record(record), options.input);
+    planner.whole = {record.rows(), experts};
+    std::vector<planner::LayerPlan> plans;
+    plans.reserve(parts.size());
+    for (const routing::Record& part : parts) {
+      plans.push_back(planner::plan_layer(part.counts, planner));
+    }
+    output.take(record, parts, std::move(plans));
   });
   print_report(report, "plan", data);
   output.finish(report.notes);

@@ -2,78 +2,19 @@
 // moesaic run: which records, then every strategy on each, checked and timed.
 #include <algorithm>
 #include <cstdio>
-#include <optional>
 #include <utility>
 
 #include "arguments.hpp"
 #include "commands.hpp"
-#include "input.hpp"
 #include "json_output.hpp"
 #include "machine.hpp"
 #include "progress.hpp"
 #include "run.hpp"
+#include "selection.hpp"
 #include "text.hpp"
 
 namespace moesaic::cli {
 namespace {
-
-/// Records that one call runs: every layer of the deepest models in use at one step fits, a
-/// recording of many steps does not by accident.
-constexpr std::int64_t kMaxRecords = 256;
-
-struct Chosen {
-  std::vector<routing::Record> records;
-  InputReport report;
-};
-
-/// Without a selection: the first record with rows, or the first if none has any. Other records are
-/// not kept, so a long recording costs no memory.
-class FirstWithRows {
- public:
-  void take(routing::Record&& record) {
-    ++seen_;
-    if (!first_ || (first_->dense() && !record.dense())) first_ = std::move(record);
-  }
-  routing::Record result(std::vector<std::string>& notes) {
-    if (seen_ > 1) {
-      notes.push_back("the input has " + grouped_digits(seen_) + " records; running " +
-                      place_of(*first_) +
-                      ", the first with rows; choose with --layer and --step, "
-                      "or --layer all");
-    }
-    return std::move(*first_);
-  }
-
- private:
-  std::int64_t seen_ = 0;
-  std::optional<routing::Record> first_;
-};
-
-Chosen choose_records(const Options& options) {
-  const InputOptions& input = options.input;
-  const bool selects = input.layer || input.step || input.all_layers || (input.rank && !input.ep);
-  Chosen chosen;
-  FirstWithRows first;
-  std::int64_t selected = 0;
-  chosen.report = read_inputs(input, options.run.shape.training, [&](routing::Record&& record) {
-    if (!selects) {
-      first.take(std::move(record));
-    } else if (++selected <= kMaxRecords) {
-      for (routing::Record& share : shares(std::move(record), input)) {
-        chosen.records.push_back(std::move(share));
-      }
-    }
-  });
-  if (!selects) chosen.records = shares(first.result(chosen.report.notes), input);
-  const std::int64_t total = std::max(selected, static_cast<std::int64_t>(chosen.records.size()));
-  if (total > kMaxRecords) {
-    throw Error(ErrorCode::invalid_argument,
-                "--layer, --step: expected to select at most " + std::to_string(kMaxRecords) +
-                    " records for one run, got " + grouped_digits(total) +
-                    "; narrow them with --layer, --step and --rank");
-  }
-  return chosen;
-}
 
 /// Grows as the time of a record does, roughly: the unit of progress.
 double work_of(const routing::Record& record, const RunFlags& flags) {
@@ -128,22 +69,17 @@ bool report_mismatches(const Options& options, const std::vector<RunCase>& cases
   return all_good;
 }
 
-/// No CUDA device is found out before a file is read or memory is filled.
-DeviceInfo choose(const Options& options, const routing::Record& record) {
-  return choose_device(
-      options.run.backend,
-      gemm_problem(options.run, static_cast<std::int64_t>(record.counts.size()), record.rows()));
-}
-
 }  // namespace
 
 ExitCode cmd_run(const Options& options) {
-  const Chosen chosen = choose_records(options);
-  const DeviceInfo device = choose(options, chosen.records.front());
+  const ChosenRecords chosen = choose_records(options.input, options.run.shape.training);
+  // No CUDA device is found out before memory is filled.
+  const DeviceChoice choice = choose_device(options.run.backend, [&](const DeviceInfo& device) {
+    return why_not_on(device, options.run, chosen.records.front());
+  });
   print_report(chosen.report, "run", true);
-  std::fprintf(stderr, "moesaic run: backend %s: %s\n", to_string(device.device).c_str(),
-               device.name.c_str());
-  const RunResults results = run_records(options, chosen.records, device);
+  print_choice(choice, "run");
+  const RunResults results = run_records(options, chosen.records, choice.device);
   for (const SkippedCase& skipped : results.skipped) {
     std::fprintf(stderr, "moesaic run: skipped %s: %s\n", skipped.where.c_str(),
                  skipped.reason.c_str());

@@ -3,7 +3,9 @@
 // with the command that repeats it.
 #include <algorithm>
 #include <cstdio>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "arguments.hpp"
 #include "commands.hpp"
@@ -45,7 +47,7 @@ std::string verify_text(const VerifyReport& report) {
                 report.failures.size());
 }
 
-void print_failure(const FailedCase& failed, std::uint64_t seed) {
+void print_failure(const FailedCase& failed, const VerifyReport& report) {
   const CheckResult& check = failed.outcome.check;
   if (check.first) {
     const Mismatch& first = *check.first;
@@ -63,26 +65,49 @@ void print_failure(const FailedCase& failed, std::uint64_t seed) {
     std::fprintf(stderr, "moesaic verify: %s: %s\n", failed.name.c_str(),
                  failed.outcome.failure.c_str());
   }
-  std::fprintf(stderr, "moesaic verify: reproduce: moesaic verify --case %s --seed %llu\n",
-               shell_quote(failed.name).c_str(), static_cast<unsigned long long>(seed));
+  std::fprintf(stderr, "moesaic verify: reproduce: %s\n", report.reproduce(failed.name).c_str());
 }
 
-/// A product that every backend is asked about, so that auto can choose.
-GroupedGemmProblem probe() {
-  GroupedGemmProblem problem;
-  problem.num_experts = 4;
-  problem.max_rows = 64;
-  problem.n = 24;
-  problem.k = 40;
-  return problem;
+/// Why a device takes no product at all.
+std::string why_no_product(const DeviceInfo& device) {
+  GroupedGemmProblem probe;
+  probe.num_experts = 4;
+  probe.max_rows = 64;
+  probe.n = 24;
+  probe.k = 40;
+  return reasons_against(GroupedGemm::candidates(probe, device), probe.strategy);
+}
+
+/// The flags that together leave no case, by name.
+[[noreturn]] void refuse_empty(const VerifyFlags& flags) {
+  std::vector<std::string> names, typed;
+  const auto note = [&](const char* flag, const std::string& value) {
+    names.emplace_back(flag);
+    typed.push_back(value.empty() ? flag : flag + (" " + value));
+  };
+  if (!flags.case_name.empty()) note("--case", flags.case_name);
+  if (flags.pass) note("--pass", std::string(name(*flags.pass)));
+  if (flags.format) note("--dtype", std::string(dtype_word(*flags.format)));
+  if (names.size() < 2) {
+    refuse("--case", "the name of a case or the beginning of names (group:histogram:...)",
+           flags.case_name);
+  }
+  if (flags.quick) typed.emplace_back("--quick");
+  refuse(join(names, ", "), "a selection that some case meets", join(typed, " "));
 }
 
 }  // namespace
+
+std::string VerifyReport::reproduce(const std::string& case_name) const {
+  return "moesaic verify --case " + shell_quote(case_name) + " --seed " + std::to_string(seed) +
+         " --backend " + (device.starts_with("cuda") ? "cuda" : "cpu");
+}
 
 Verifier::Verifier(const Options& options, const DeviceInfo& device)
     : flags_(options.verify),
       seed_(options.input.seed),
       device_(device),
+      site_(device.device),
       progress_("verify", static_cast<double>(std::size(kGroups))) {
   report_.device = to_string(device.device) + " (" + device.name + ")";
   report_.seed = seed_;
@@ -142,19 +167,15 @@ std::vector<Verifier::Choice> Verifier::choices(const GroupedGemmProblem& proble
   for (const Strategy strategy : {Strategy::grouped, Strategy::padded_bmm, Strategy::host_loop}) {
     GroupedGemmProblem asked = problem;
     asked.strategy = strategy;
-    std::string reasons;
-    const std::size_t before = result.size();
-    for (const Candidate& candidate :
-         GroupedGemm::candidates(asked, device_, options != nullptr ? *options : PlanOptions())) {
-      if (candidate.support) {
-        result.push_back({strategy, candidate.implementation});
-      } else {
-        reasons += "; " + candidate.implementation + ": " + candidate.support.reason;
-      }
+    const std::vector<Candidate> candidates =
+        GroupedGemm::candidates(asked, device_, options != nullptr ? *options : PlanOptions());
+    for (const Candidate& candidate : candidates) {
+      if (candidate.support) result.push_back({strategy, candidate.implementation});
     }
-    if (result.size() == before && options == nullptr) {
+    const std::string why = reasons_against(candidates, strategy);
+    if (!why.empty() && options == nullptr) {
       skip(std::string(name(problem.pass)) + " " + std::string(dtype_word(problem.format)) + " " +
-           std::string(name(strategy)) + ": no implementation" + reasons);
+           std::string(name(strategy)) + ": " + why);
     }
   }
   return result;
@@ -164,15 +185,15 @@ VerifyReport Verifier::finish() {
   progress_.clear();
   std::erase_if(report_.groups, [](const GroupReport& group) { return group.cases == 0; });
   if (report_.groups.empty()) {
-    refuse("--case", "the name of a case or the beginning of names (group:histogram:...)",
-           flags_.case_name);
+    refuse_empty(flags_);
   }
   return std::move(report_);
 }
 
 ExitCode cmd_verify(const Options& options) {
-  const DeviceInfo device = choose_device(options.verify.backend, probe());
-  Verifier verifier(options, device);
+  const DeviceChoice choice = choose_device(options.verify.backend, why_no_product);
+  print_choice(choice, "verify");
+  Verifier verifier(options, choice.device);
   for (const Group group : kGroups) group(verifier);
   const VerifyReport report = verifier.finish();
   for (const std::string& skipped : report.skipped) {
@@ -180,7 +201,7 @@ ExitCode cmd_verify(const Options& options) {
   }
   std::fputs((options.output.json ? verify_json(report) : verify_text(report)).c_str(), stdout);
   const std::size_t shown = std::min(report.failures.size(), kShownFailures);
-  for (std::size_t i = 0; i < shown; ++i) print_failure(report.failures[i], report.seed);
+  for (std::size_t i = 0; i < shown; ++i) print_failure(report.failures[i], report);
   if (shown < report.failures.size()) {
     std::fprintf(stderr, "moesaic verify: and %zu more failed cases (--json lists all)\n",
                  report.failures.size() - shown);

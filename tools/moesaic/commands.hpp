@@ -14,5 +14,6 @@ ExitCode cmd_info(const Options& options);
 ExitCode cmd_plan(const Options& options);
 ExitCode cmd_run(const Options& options);
 ExitCode cmd_verify(const Options& options);
+ExitCode cmd_bench(const Options& options);
 
 }  // namespace moesaic::cli

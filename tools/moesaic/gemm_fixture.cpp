@@ -2,6 +2,7 @@
 // Operands of one grouped product in hostile surroundings.
 #include "gemm_fixture.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -45,66 +46,57 @@ void make_zeros_negative(HostTensor& tensor) {
 
 GemmFixture::GemmFixture(const GroupedGemmProblem& problem, std::vector<std::int32_t> offs,
                          Contents contents, std::uint64_t seed)
-    : problem_(problem), offs_(std::move(offs)) {
+    : problem_(problem) {
+  tensors_.offs = std::move(offs);
   const DType dtype = problem.format == Format::bf16 ? DType::bf16 : DType::f32;
   const std::int64_t rows = problem.max_rows;
   const bool forward = problem.pass == Pass::forward;
-  a_ = HostTensor(dtype, {rows, forward ? problem.k : problem.n}, hostile(dtype, 1));
+  tensors_.a = HostTensor(dtype, {rows, forward ? problem.k : problem.n}, hostile(dtype, 1));
   if (problem.pass == Pass::wgrad) {
-    b_ = HostTensor(dtype, {rows, problem.k}, hostile(dtype, 2));
-    d_ = HostTensor(problem.d_dtype, weight_shape(problem), hostile(problem.d_dtype, 1));
+    tensors_.b = HostTensor(dtype, {rows, problem.k}, hostile(dtype, 2));
+    tensors_.d = HostTensor(problem.d_dtype, weight_shape(problem), hostile(problem.d_dtype, 1));
   } else {
-    b_ = HostTensor(dtype, weight_shape(problem), hostile(dtype, 2));
-    d_ = HostTensor(problem.d_dtype, {rows, forward ? problem.n : problem.k},
-                    hostile(problem.d_dtype, 1));
+    tensors_.b = HostTensor(dtype, weight_shape(problem), hostile(dtype, 2));
+    tensors_.d = HostTensor(problem.d_dtype, {rows, forward ? problem.n : problem.k},
+                            hostile(problem.d_dtype, 1));
   }
   fill(contents, seed);
 }
 
 void GemmFixture::fill(Contents contents, std::uint64_t seed) {
-  for (HostTensor* tensor : {&a_, &b_, &d_}) tensor->poison();
+  for (HostTensor* tensor : {&tensors_.a, &tensors_.b, &tensors_.d}) tensor->poison();
   const bool wgrad = problem_.pass == Pass::wgrad;
   const OperandStream a_stream =
       problem_.pass == Pass::forward ? OperandStream::x : OperandStream::dy;
   const OperandStream b_stream = wgrad ? OperandStream::x : OperandStream::weights;
   if (contents == Contents::integers) {
-    fill_integers(a_, seed, a_stream);
-    fill_integers(b_, seed, b_stream);
+    fill_integers(tensors_.a, seed, a_stream);
+    fill_integers(tensors_.b, seed, b_stream);
   } else {
     // Weights of order one: small ones would hide an error below the bound.
-    fill_normal(a_, 1, seed, a_stream);
-    fill_normal(b_, 1, seed, b_stream);
+    fill_normal(tensors_.a, 1, seed, a_stream);
+    fill_normal(tensors_.b, 1, seed, b_stream);
   }
   if (problem_.accumulate) {
     if (contents == Contents::integers) {
-      fill_integers(d_, seed, OperandStream::old_gradient);
-      make_zeros_negative(d_);
+      fill_integers(tensors_.d, seed, OperandStream::old_gradient);
+      make_zeros_negative(tensors_.d);
     } else {
-      fill_normal(d_, 1, seed, OperandStream::old_gradient);
+      fill_normal(tensors_.d, 1, seed, OperandStream::old_gradient);
     }
   }
-  const std::int64_t tail = offs_.empty() ? 0 : offs_.back();
-  if (tail >= 0 && tail <= problem_.max_rows) {
-    fill_nan_rows(a_, tail, problem_.max_rows);
-    if (wgrad) fill_nan_rows(b_, tail, problem_.max_rows);
-  }
+  fill_nan_rows(tensors_.a, tail_begin(), problem_.max_rows);
+  if (wgrad) fill_nan_rows(tensors_.b, tail_begin(), problem_.max_rows);
   if (!wgrad) {
-    const std::int64_t per_expert = b_.view().shape[1];
-    for (std::size_t e = 0; e < offs_.size(); ++e) {
+    const std::int64_t per_expert = tensors_.b.view().shape[1];
+    for (std::size_t e = 0; e < tensors_.offs.size(); ++e) {
       const Rows rows = rows_of(e);
       const auto expert = static_cast<std::int64_t>(e);
-      if (rows.begin == rows.end) fill_nan_rows(b_, expert * per_expert, (expert + 1) * per_expert);
+      if (rows.begin == rows.end)
+        fill_nan_rows(tensors_.b, expert * per_expert, (expert + 1) * per_expert);
     }
   }
-  before_ = d_.clone();
-}
-
-GroupedGemmArgs GemmFixture::args() const {
-  return {
-      .a = {a_.view(), {}},
-      .b = {b_.view(), {}},
-      .offs = view(std::span<const std::int32_t>(offs_), {static_cast<std::int64_t>(offs_.size())}),
-      .d = d_.view()};
+  before_ = tensors_.d.clone();
 }
 
 const char* GemmFixture::output_name() const {
@@ -112,10 +104,16 @@ const char* GemmFixture::output_name() const {
 }
 
 GemmFixture::Rows GemmFixture::rows_of(std::size_t expert) const {
-  const std::int64_t begin = expert == 0 ? 0 : offs_[expert - 1];
-  const std::int64_t end = offs_[expert];
+  const std::int64_t begin = expert == 0 ? 0 : tensors_.offs[expert - 1];
+  const std::int64_t end = tensors_.offs[expert];
   const bool valid = 0 <= begin && begin <= end && end <= problem_.max_rows;
   return valid ? Rows{begin, end} : Rows{};
+}
+
+std::int64_t GemmFixture::tail_begin() const {
+  std::int64_t end = 0;
+  for (std::size_t e = 0; e < offs().size(); ++e) end = std::max(end, rows_of(e).end);
+  return end;
 }
 
 HostTensor GemmFixture::expected() const {
@@ -129,14 +127,14 @@ HostTensor GemmFixture::expected() const {
 }
 
 void GemmFixture::expect_rows(HostTensor& want) const {
-  const std::vector<float> left = dense(a_), weights = dense(b_);
-  const std::int64_t contracted = a_.width(), columns = want.width();
+  const std::vector<float> left = dense(tensors_.a), weights = dense(tensors_.b);
+  const std::int64_t contracted = tensors_.a.width(), columns = want.width();
   const bool forward = problem_.pass == Pass::forward;
   // Steps of a weight's element along the contracted and the output index.
   const bool contracted_last = forward == (problem_.weights == WeightStorage::enk);
-  const std::int64_t step_contracted = contracted_last ? 1 : b_.width();
-  const std::int64_t step_column = contracted_last ? b_.width() : 1;
-  for (std::size_t e = 0; e < offs_.size(); ++e) {
+  const std::int64_t step_contracted = contracted_last ? 1 : tensors_.b.width();
+  const std::int64_t step_column = contracted_last ? tensors_.b.width() : 1;
+  for (std::size_t e = 0; e < tensors_.offs.size(); ++e) {
     const Rows rows = rows_of(e);
     const float* w = weights.data() + static_cast<std::int64_t>(e) * problem_.n * problem_.k;
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -150,18 +148,18 @@ void GemmFixture::expect_rows(HostTensor& want) const {
       }
     }
   }
-  if (problem_.tail != Tail::zero || offs_.empty()) return;
-  for (std::int64_t row = offs_.back(); row < problem_.max_rows; ++row) {
+  if (problem_.tail != Tail::zero) return;
+  for (std::int64_t row = tail_begin(); row < problem_.max_rows; ++row) {
     for (std::int64_t column = 0; column < columns; ++column) want.set(row, column, 0);
   }
 }
 
 void GemmFixture::expect_weights(HostTensor& want) const {
-  const std::vector<float> dy = dense(a_), x = dense(b_);
+  const std::vector<float> dy = dense(tensors_.a), x = dense(tensors_.b);
   const std::int64_t n = problem_.n, k = problem_.k;
   const bool enk = problem_.weights == WeightStorage::enk;
   std::vector<float> sums(static_cast<std::size_t>(n * k));
-  for (std::size_t e = 0; e < offs_.size(); ++e) {
+  for (std::size_t e = 0; e < tensors_.offs.size(); ++e) {
     const Rows rows = rows_of(e);
     if (rows.begin == rows.end && problem_.accumulate) continue;
     std::fill(sums.begin(), sums.end(), 0.0F);
@@ -196,9 +194,14 @@ HostTensor outside_as_before(const HostTensor& got, const HostTensor& before,
   return want;
 }
 
-void execute_once(const GroupedGemm& gemm, const GroupedGemmArgs& args) {
-  const HostWorkspace workspace(gemm.workspace_bytes());
-  gemm.execute(args, workspace.get(), Stream::cpu());
+void execute_there(const GroupedGemm& gemm, GemmFixture& fixture, const SiteWorkspace& workspace,
+                   const Site& site) {
+  gemm.execute(fixture.tensors().stage(site), workspace.get(), site.stream());
+  fixture.tensors().fetch(site);
+}
+
+void execute_once(const GroupedGemm& gemm, GemmFixture& fixture, const Site& site) {
+  execute_there(gemm, fixture, SiteWorkspace(gemm.workspace_bytes(), site.stream()), site);
 }
 
 }  // namespace moesaic::cli

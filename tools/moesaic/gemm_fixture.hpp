@@ -9,6 +9,7 @@
 
 #include "host_tensor.hpp"
 #include "moesaic/grouped_gemm.hpp"
+#include "staging.hpp"
 
 namespace moesaic::cli {
 
@@ -19,16 +20,18 @@ class GemmFixture {
   GemmFixture(const GroupedGemmProblem& problem, std::vector<std::int32_t> offs, Contents contents,
               std::uint64_t seed);
 
-  [[nodiscard]] GroupedGemmArgs args() const;
-  [[nodiscard]] const std::vector<std::int32_t>& offs() const { return offs_; }
-  [[nodiscard]] HostTensor& a() { return a_; }
-  [[nodiscard]] HostTensor& b() { return b_; }
-  [[nodiscard]] HostTensor& d() { return d_; }
+  /// Host memory, guards and all.
+  [[nodiscard]] GroupedGemmArgs args() const { return tensors_.args(); }
+  [[nodiscard]] GemmTensors& tensors() { return tensors_; }
+  [[nodiscard]] const std::vector<std::int32_t>& offs() const { return tensors_.offs; }
+  [[nodiscard]] HostTensor& a() { return tensors_.a; }
+  [[nodiscard]] HostTensor& b() { return tensors_.b; }
+  [[nodiscard]] HostTensor& d() { return tensors_.d; }
   [[nodiscard]] const HostTensor& before() const { return before_; }
   [[nodiscard]] const char* output_name() const;
 
   /// d as it was before any execute.
-  void reset() { d_.copy_from(before_); }
+  void reset() { tensors_.d.copy_from(before_); }
   /// The whole allocation of d after a right execute on integers: exact sums where the contract has
   /// something written, everything else as before.
   [[nodiscard]] HostTensor expected() const;
@@ -37,6 +40,8 @@ class GemmFixture {
     std::int64_t begin = 0, end = 0;
   };
   [[nodiscard]] Rows rows_of(std::size_t expert) const;
+  /// The first row behind every valid segment; 0 without experts.
+  [[nodiscard]] std::int64_t tail_begin() const;
 
  private:
   void fill(Contents contents, std::uint64_t seed);
@@ -44,15 +49,18 @@ class GemmFixture {
   void expect_weights(HostTensor& want) const;
 
   GroupedGemmProblem problem_;
-  std::vector<std::int32_t> offs_;
-  HostTensor a_, b_, d_, before_;
+  GemmTensors tensors_;
+  HostTensor before_;
 };
 
 /// What `got` must hold outside its valid rows: what `before` holds. Rows inside are not looked at.
 HostTensor outside_as_before(const HostTensor& got, const HostTensor& before,
                              const std::vector<GemmFixture::Rows>& inside);
 
-/// The workspace of `gemm`, execute, done.
-void execute_once(const GroupedGemm& gemm, const GroupedGemmArgs& args);
+/// Everything to the site, execute there, d back.
+void execute_there(const GroupedGemm& gemm, GemmFixture& fixture, const SiteWorkspace& workspace,
+                   const Site& site);
+/// The same in a fresh workspace.
+void execute_once(const GroupedGemm& gemm, GemmFixture& fixture, const Site& site);
 
 }  // namespace moesaic::cli

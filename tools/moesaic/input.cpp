@@ -50,6 +50,10 @@ class Reader {
 
  private:
   void read(const std::string& input) {
+    if (input.empty()) {
+      throw Error(ErrorCode::invalid_argument,
+                  "input: expected a file, - or a SPEC, got an empty name");
+    }
     routing::ReadOptions read;
     read.num_experts = options_.experts;
     read.layer = options_.layer;
@@ -58,6 +62,7 @@ class Reader {
     const routing::SourceSummary summary =
         routing::read_file(input, read, [this](routing::Record&& record) {
           if (!wants_rank(record)) return;
+          require_whole(record);
           if (options_.rows) record = routing::rescale(record, *options_.rows);
           ++report_.records;
           sink_(std::move(record));
@@ -80,7 +85,10 @@ class Reader {
                         (!options_.step || record.step == *options_.step) && wants_rank(record);
     report_.notes.push_back(record.label.empty() ? record.source + ": as given"
                                                  : record.source + ": " + record.label);
-    if (!wanted) return;
+    if (!wanted) {
+      report_.notes.back() += "; a SPEC is one record: layer 0, step 0, no rank";
+      return;
+    }
     ++report_.records;
     sink_(std::move(record));
   }
@@ -88,6 +96,20 @@ class Reader {
   /// Without --ep, --rank means the rank that the record itself names.
   [[nodiscard]] bool wants_rank(const routing::Record& record) const {
     return options_.ep || !options_.rank || record.rank == *options_.rank;
+  }
+
+  /// A share is taken of a whole layer. What one source rank sent is a part of it, and whether the
+  /// parts of all ranks add up the file does not say.
+  void require_whole(const routing::Record& record) const {
+    if (!options_.ep || record.rank < 0) return;
+    throw Error(
+        ErrorCode::invalid_argument,
+        format("%s: layer %lld, step %lld: --ep %lld: expected records of whole layers, got "
+               "one of rank %lld; add the ranks' counts up first, or leave --ep out and "
+               "choose with --rank %lld",
+               record.source.c_str(), static_cast<long long>(record.layer),
+               static_cast<long long>(record.step), static_cast<long long>(*options_.ep),
+               static_cast<long long>(record.rank), static_cast<long long>(record.rank)));
   }
 
   [[noreturn]] void refuse_empty() const {

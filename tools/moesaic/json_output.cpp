@@ -44,13 +44,20 @@ std::string plan_layer_json(const routing::Record& record, const planner::LayerP
                      {"padding_rows", tile.padding_rows},
                      {"padding_fraction", tile.padding_fraction}});
   }
-  Json cost = nullptr;
+  Json cost = nullptr, suggested_tile = nullptr, kernel_s = nullptr, verdict = nullptr;
   if (plan.suggested) {
     const planner::CostTerms& terms = plan.costs[*plan.suggested];
     cost = {{"mma_s", terms.mma_s},
             {"weight_s", terms.weight_s},
             {"launch_s", terms.launch_s},
             {"communication_s", terms.communication_s}};
+    suggested_tile = terms.tile;
+    kernel_s = terms.kernel_s();
+  }
+  if (plan.roofline) {
+    planner::Evidence evidence;
+    evidence.summed = record.aggregation == routing::Aggregation::summed;
+    verdict = name(planner::judge_layer(plan, evidence).recommendation);
   }
   const planner::LoadMetrics& load = plan.load;
   const planner::CapacityLedger& capacity = plan.capacity;
@@ -76,7 +83,13 @@ std::string plan_layer_json(const routing::Record& record, const planner::LayerP
                  {"rho_pad", capacity.rho_pad},
                  {"overflow_rows", capacity.overflow_rows}}},
                {"offsets", plan.offsets},
-               {"cost", std::move(cost)}});
+               {"cost", std::move(cost)},
+               {"label", record.label},
+               {"suggested_tile", std::move(suggested_tile)},
+               {"kernel_s", std::move(kernel_s)},
+               {"roofline_s", plan.roofline ? Json(plan.roofline->bound_s) : Json(nullptr)},
+               {"device", plan.roofline ? Json(plan.device) : Json(nullptr)},
+               {"verdict", std::move(verdict)}});
 }
 
 std::string run_json(const std::vector<RunCase>& cases) {
@@ -137,8 +150,7 @@ std::string verify_json(const VerifyReport& report) {
                         {"mismatches", failed.outcome.check.mismatches},
                         {"first", mismatch_json(failed.outcome.check)},
                         {"failure", failed.outcome.failure},
-                        {"reproduce", "moesaic verify --case " + shell_quote(failed.name) +
-                                          " --seed " + std::to_string(report.seed)}});
+                        {"reproduce", report.reproduce(failed.name)}});
   }
   return dump({{"ok", report.ok()},
                {"device", report.device},

@@ -3,11 +3,14 @@
 #include "machine.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "moesaic/error.hpp"
 #include "text.hpp"
 
 namespace moesaic::cli {
@@ -59,34 +62,71 @@ double available_memory_bytes() {
   return available;
 }
 
-void require_memory(double bytes) {
+void require_memory(const MemoryNeed& need) {
   const double available = available_memory_bytes();
-  if (available > 0 && bytes > available) {
-    throw Error(
-        ErrorCode::invalid_argument,
-        "--rows: expected operands that fit into the " + byte_count(available) +
-            " of memory available, got a record that needs " + byte_count(bytes) +
-            "; rescale it with --rows, or take a share of the experts with --ep and --rank");
+  const double bytes = need.weights_bytes + need.rows_bytes;
+  if (available <= 0 || bytes <= available) return;
+  static constexpr const char* kShare = "take a share of the experts with --ep and --rank";
+  if (need.weights_bytes > available) {
+    throw Error(ErrorCode::invalid_argument,
+                "--shape: expected weights that fit into the " + byte_count(available) +
+                    " of memory available, got a layer whose weights alone need " +
+                    byte_count(need.weights_bytes) + "; choose narrower widths, or " + kShare);
   }
+  throw Error(ErrorCode::invalid_argument,
+              "--rows: expected operands that fit into the " + byte_count(available) +
+                  " of memory available, got a record that needs " + byte_count(bytes) +
+                  "; rescale it with --rows, or " + kShare);
 }
 
-DeviceInfo choose_device(BackendChoice choice, const GroupedGemmProblem& problem) {
-  const DeviceInfo cpu = query_device(Device{});
-  if (choice == BackendChoice::cpu) return cpu;
+Strategy strategy_of(std::string_view implementation) {
+  for (const Strategy baseline : {Strategy::padded_bmm, Strategy::host_loop}) {
+    if (implementation.ends_with("/" + std::string(name(baseline)))) return baseline;
+  }
+  return Strategy::grouped;
+}
+
+std::string reasons_against(const std::vector<Candidate>& candidates, Strategy strategy) {
+  std::vector<std::string> reasons;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.support) return {};
+    if (strategy_of(candidate.implementation) != strategy) continue;
+    reasons.push_back(candidate.implementation + ": " + candidate.support.reason);
+  }
+  return reasons.empty() ? "this build has no implementation for it" : join(reasons, "; ");
+}
+
+DeviceChoice choose_device(BackendChoice choice, const Refusal& refusal) {
+  DeviceChoice result{query_device(Device{}), {}};
+  if (choice == BackendChoice::cpu) return result;
   const DeviceList list = list_devices();
   for (const DeviceInfo& device : list.devices) {
     if (device.device.kind != DeviceKind::cuda) continue;
-    if (choice == BackendChoice::cuda) return device;
-    for (const Candidate& candidate : GroupedGemm::candidates(problem, device)) {
-      if (candidate.support) return device;
+    std::string why = refusal(device);
+    if (why.empty()) return {device, {}};
+    if (result.why_not_cuda.empty()) {
+      result.why_not_cuda = to_string(device.device) + " (" + device.name + ") cannot: " + why;
     }
   }
-  if (choice == BackendChoice::cuda) {
-    throw Error(ErrorCode::device_failure,
-                "--backend cuda: expected a CUDA device, got none: " +
-                    (list.why_no_cuda.empty() ? "no device is visible" : list.why_no_cuda));
+  if (choice == BackendChoice::automatic) return result;
+  if (!result.why_not_cuda.empty()) {
+    throw Error(ErrorCode::unsupported, "--backend cuda: " + result.why_not_cuda);
   }
-  return cpu;
+  // The library's reason begins with these words when it stands alone.
+  static constexpr std::string_view kPrefix = "no CUDA device: ";
+  std::string_view reason = list.why_no_cuda;
+  if (reason.starts_with(kPrefix)) reason.remove_prefix(kPrefix.size());
+  throw Error(ErrorCode::device_failure,
+              "--backend cuda: expected a CUDA device, got none: " + std::string(reason));
+}
+
+void print_choice(const DeviceChoice& choice, const std::string& verb) {
+  if (!choice.why_not_cuda.empty()) {
+    std::fprintf(stderr, "moesaic %s: --backend auto: %s; using the CPU\n", verb.c_str(),
+                 choice.why_not_cuda.c_str());
+  }
+  std::fprintf(stderr, "moesaic %s: backend %s: %s\n", verb.c_str(),
+               to_string(choice.device.device).c_str(), choice.device.name.c_str());
 }
 
 }  // namespace moesaic::cli

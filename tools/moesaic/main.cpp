@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry of the command: picks the verb, turns exceptions into exit codes.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -30,6 +33,8 @@ ExitCode dispatch(const moesaic::cli::Options& options) {
       return moesaic::cli::cmd_run(options);
     case Verb::verify:
       return moesaic::cli::cmd_verify(options);
+    case Verb::bench:
+      return moesaic::cli::cmd_bench(options);
   }
   return ExitCode::bad_input;
 }
@@ -51,16 +56,30 @@ int fail(const std::string& verb, const char* what, ExitCode code) {
   return static_cast<int>(code);
 }
 
+/// A file opened later would take the number of a closed stream and receive what is printed there.
+/// False when it is standard output that is closed: nothing could be delivered.
+bool open_standard_streams() {
+  const auto closed = [](int descriptor) { return fcntl(descriptor, F_GETFD) == -1; };
+  if (closed(STDIN_FILENO) && open("/dev/null", O_RDONLY) == -1) return false;
+  if (closed(STDOUT_FILENO)) return false;
+  return !closed(STDERR_FILENO) || open("/dev/null", O_WRONLY) != -1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const std::string verb =
       !words.empty() && moesaic::cli::is_verb(words.front()) ? words.front() : "";
+  if (!open_standard_streams()) {
+    return fail(verb, "standard output: expected to be open, but it is closed",
+                ExitCode::bad_input);
+  }
   try {
     const moesaic::cli::Options options = moesaic::cli::parse_command_line(words);
     const ExitCode code = dispatch(options);
-    if (std::fflush(stdout) != 0) {
+    // A text larger than the buffer fails before the flush, which then has nothing left to write.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
       return fail(verb, "standard output: expected to be writable, but writing failed",
                   ExitCode::bad_input);
     }

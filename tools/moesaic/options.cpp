@@ -31,14 +31,13 @@ void add_integer(CLI::App& app, const std::string& flag, const std::string& help
   });
 }
 
-void declare_input(CLI::App& app, InputOptions& input) {
+/// All but --rows, which is a list for bench.
+void declare_source(CLI::App& app, InputOptions& input) {
   app.add_option("inputs", input.inputs,
                  "Routing files, quoted patterns, - for standard input, or SPECs (below)")
       ->type_name("FILE|SPEC");
   add_integer(app, "--experts", "Number of experts, for files of ids and for SPECs", input.experts,
               1, routing::kMaxExperts);
-  add_integer(app, "--rows", "Rows of a SPEC; a file's histogram is rescaled to so many",
-              input.rows, 0);
   add_integer(app, "--step", "Only this step", input.step, 0);
   add_integer(app, "--ep", "Ranks that share the experts contiguously; without --rank: every rank",
               input.ep, 1);
@@ -48,6 +47,12 @@ void declare_input(CLI::App& app, InputOptions& input) {
       [&input](const std::string& text) { input.form = parse_form_word(text); });
   add(app, "--seed", "N", "Seed of SPECs and operands (1)",
       [&input](const std::string& text) { input.seed = parse_seed("--seed", text); });
+}
+
+void declare_input(CLI::App& app, InputOptions& input) {
+  declare_source(app, input);
+  add_integer(app, "--rows", "Rows of a SPEC; a file's histogram is rescaled to so many",
+              input.rows, 0);
 }
 
 constexpr const char* kSpecs =
@@ -119,21 +124,8 @@ void declare_plan(CLI::App& app, Options& options) {
       "null for a whole layer.");
 }
 
-void declare_work(CLI::App& app, RunFlags& run) {
-  add(app, "--shape", "NAME|d=D,h=H",
-      "Layer widths (needed): small-2 ... ultra-2, or d=2048,h=1408",
-      [&run](const std::string& text) {
-        run.shape = planner::parse_shape(text);
-        run.shape_text = text;
-      });
-  add(app, "--pass", "PASS", "forward (default), dgrad, wgrad, or mlp (forward and backward)",
-      [&run](const std::string& text) { run.pass = parse_pass(text); });
-  add(app, "--proj", "PROJ", "up_gate (N = 2h, the default), down, or square (N = K = d)",
-      [&run](const std::string& text) { run.projection = planner::parse_projection(text); });
-  add(app, "--order", "ORDER", "up_gate (default), gate_up or interleaved columns, for --pass mlp",
-      [&run](const std::string& text) { run.order = parse_order(text); });
-  app.add_flag("--recompute", run.recompute, "--pass mlp: backward computes U again")
-      ->disable_flag_override();
+/// How a product is computed, whatever it is.
+void declare_execution(CLI::App& app, RunFlags& run) {
   add(app, "--dtype", "DTYPE", "bf16 (default) or fp32",
       [&run](const std::string& text) { run.format = parse_dtype(text); });
   add(app, "--backend", "NAME", "auto (default), cpu or cuda",
@@ -145,6 +137,30 @@ void declare_work(CLI::App& app, RunFlags& run) {
       });
   add(app, "--capacity", "RULE", "Capacity of padded_bmm: 1.25 (default) or 1.25:eight_row:S",
       [&run](const std::string& text) { run.capacity = parse_capacity(text); });
+}
+
+void declare_work(CLI::App& app, RunFlags& run) {
+  add(app, "--shape", "NAME|d=D,h=H",
+      "Layer widths (needed): small-2 ... ultra-2, or d=2048,h=1408",
+      [&run](const std::string& text) {
+        run.shape = planner::parse_shape(text);
+        run.shape_text = text;
+      });
+  add(app, "--pass", "PASS", "forward (default), dgrad, wgrad, or mlp (forward and backward)",
+      [&run](const std::string& text) { run.pass = parse_pass(text); });
+  add(app, "--proj", "PROJ", "up_gate (N = 2h, the default), down, or square (N = K = d)",
+      [&run](const std::string& text) {
+        run.projection = planner::parse_projection(text);
+        run.projection_given = true;
+      });
+  add(app, "--order", "ORDER", "up_gate (default), gate_up or interleaved columns, for --pass mlp",
+      [&run](const std::string& text) {
+        run.order = parse_order(text);
+        run.order_given = true;
+      });
+  app.add_flag("--recompute", run.recompute, "--pass mlp: backward computes U again")
+      ->disable_flag_override();
+  declare_execution(app, run);
 }
 
 void declare_run(CLI::App& app, Options& options) {
@@ -184,6 +200,56 @@ void declare_verify(CLI::App& app, Options& options) {
       "  moesaic verify --case exact:mixed --dtype bf16");
 }
 
+void declare_bench_lists(CLI::App& app, BenchFlags& bench) {
+  app.add_option_function<std::vector<std::string>>(
+         "--shape",
+         [&bench](const std::vector<std::string>& words) {
+           for (const std::string& word : words) bench.shapes.push_back(planner::parse_shape(word));
+         },
+         "Layer widths (needed): small-2 ... ultra-2, or d=2048,h=1408; may be repeated")
+      ->type_name("NAME|d=D,h=H")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add(app, "--pass", "PASS,...", "forward (default), dgrad and wgrad",
+      [&bench](const std::string& text) {
+        bench.passes = parse_list<RunPass>("--pass", text, parse_product_pass);
+      });
+  add(app, "--proj", "PROJ,...", "up_gate (default), down and square",
+      [&bench](const std::string& text) {
+        bench.projections =
+            parse_list<planner::Projection>("--proj", text, planner::parse_projection);
+      });
+  add(app, "--rows", "N,N,...", "Rows of a SPEC; a file's histogram is rescaled to so many",
+      [&bench](const std::string& text) { bench.rows = parse_row_counts(text); });
+}
+
+void declare_bench(CLI::App& app, Options& options) {
+  static constexpr std::int64_t kMaxSamples = 1000;
+  options.run.strategies = parse_strategy("all");
+  BenchFlags& bench = options.bench;
+  declare_source(app, options.input);
+  declare_layer(app, options.input, true);
+  declare_bench_lists(app, bench);
+  declare_execution(app, options.run);
+  add(app, "--samples", "N", "Timed runs of every strategy, 5 to 1000 (20)",
+      [&bench](const std::string& text) {
+        bench.samples = parse_integer("--samples", text, 5, kMaxSamples);
+      });
+  add(app, "--json", "FILE", "Append one JSON line per case; -: to standard output, without table",
+      [&bench](const std::string& text) { bench.json_path = text; });
+  add(app, "--compare", "FILE", "Compare with the latest rows of the same cases in this file",
+      [&bench](const std::string& text) { bench.compare_path = text; });
+  add(app, "--threshold", "F", "--compare: exit 1 when a case is slower by more (0.03)",
+      [&bench](const std::string& text) { bench.threshold = parse_threshold(text); });
+  declare_strict(app, options.output);
+  app.footer(
+      std::string(kSpecs) +
+      "Examples:\n"
+      "  moesaic bench uniform --experts 16 --rows 4096,65536 --shape d=4096,h=4096 --proj square\n"
+      "  moesaic bench routing.json --layer 12 --shape small-2 --pass forward,dgrad,wgrad \\\n"
+      "    --json now.jsonl --compare base.jsonl --threshold 0.05");
+}
+
 void declare_info(CLI::App& app, Options& options) {
   declare_output(app, options.output, false);
   app.footer("Example:\n  moesaic info --json");
@@ -202,6 +268,8 @@ constexpr VerbRow kVerbs[] = {
     {Verb::run, "run", "Execute expert layers on a routing, check them, report throughput",
      declare_run},
     {Verb::verify, "verify", "Check the grouped GEMM contract on hostile cases", declare_verify},
+    {Verb::bench, "bench", "Time strategies over shapes and routings, compare with earlier rows",
+     declare_bench},
 };
 
 std::string overview() {
@@ -213,12 +281,8 @@ std::string overview() {
   return text +
          "  help     This text, or that of a verb: moesaic help plan\n\n"
          "moesaic --version prints the version. Data goes to stdout, all else to stderr.\n"
-         "Exit codes: 0 fine, 1 a check failed, 2 bad usage or input, 3 no suitable device,\n"
-         "4 finished but cases were skipped (--strict).\n";
-}
-
-[[noreturn]] void refuse_usage(const std::string& verb, const std::string& message) {
-  throw Error(ErrorCode::invalid_argument, message + " (moesaic help " + verb + ")");
+         "Exit codes: 0 fine, 1 a check failed or a threshold was missed, 2 bad usage or input,\n"
+         "3 no suitable device, 4 finished but cases were skipped or throttled (--strict).\n";
 }
 
 std::vector<std::string> flags_of(const CLI::App& app) {
@@ -256,31 +320,11 @@ std::vector<std::string> flags_of(const CLI::App& app) {
   refuse_usage(verb, what);
 }
 
-/// What one flag alone cannot tell.
-void check_together(const Options& options) {
-  const InputOptions& input = options.input;
-  const bool reads = options.verb == Verb::plan || options.verb == Verb::run;
-  const std::string verb = options.verb == Verb::plan ? "plan" : "run";
-  if (options.output.json && options.output.csv) {
-    refuse_usage(verb, "--csv: expected one of --json and --csv, got both");
-  }
-  if (reads && input.inputs.empty()) {
-    refuse_usage(verb, "FILE or SPEC: expected at least one, got none");
-  }
-  if (reads && std::count(input.inputs.begin(), input.inputs.end(), "-") > 1) {
-    refuse_usage(verb, "-: expected standard input once, got it more than once");
-  }
-  if (input.ep && input.rank && *input.rank >= *input.ep) {
-    refuse("--rank", "below --ep " + std::to_string(*input.ep), std::to_string(*input.rank));
-  }
-  if (options.verb == Verb::run && options.run.shape_text.empty()) {
-    refuse_usage(verb, "--shape: expected a name or d=D,h=H, got none");
-  }
-}
-
 Options parse_verb(const VerbRow& row, std::span<const std::string> words) {
   Options options;
   options.verb = row.verb;
+  options.command = std::string("moesaic ") + row.name;
+  for (const std::string& word : words) options.command += " " + shell_quote(word);
   CLI::App app(row.summary, std::string("moesaic ") + row.name);
   app.get_formatter()->column_width(28);
   row.declare(app, options);
@@ -297,6 +341,7 @@ Options parse_verb(const VerbRow& row, std::span<const std::string> words) {
   } catch (const CLI::ParseError& error) {
     reshape(app, row.name, error);
   }
+  if (row.verb == Verb::bench && options.input.inputs.empty()) options.input.inputs = {"uniform"};
   check_together(options);
   return options;
 }
@@ -313,7 +358,7 @@ const VerbRow* find_verb(std::string_view word) {
 bool is_verb(std::string_view word) { return find_verb(word) != nullptr; }
 
 Options parse_command_line(std::span<const std::string> words) {
-  static constexpr const char* kExpected = "info, plan, run, verify or help";
+  static constexpr const char* kExpected = "info, plan, run, verify, bench or help";
   if (words.empty()) {
     throw Error(ErrorCode::invalid_argument,
                 std::string("verb: expected ") + kExpected + ", got none (moesaic help)");
@@ -327,7 +372,7 @@ Options parse_command_line(std::span<const std::string> words) {
   if (first == "help" || first == "--help" || first == "-h") {
     Options options;
     options.help_text = overview();
-    if (words.size() == 1) return options;
+    if (words.size() == 1 || words[1] == "help") return options;
     const VerbRow* row = find_verb(words[1]);
     if (row == nullptr) refuse("help", kExpected, words[1]);
     const std::string help = "--help";

@@ -16,7 +16,7 @@
 
 namespace moesaic::cli {
 
-enum class Verb : std::uint8_t { help, version, info, plan, run, verify };
+enum class Verb : std::uint8_t { help, version, info, plan, run, verify, bench };
 enum class RunPass : std::uint8_t { forward, dgrad, wgrad, mlp };
 enum class BackendChoice : std::uint8_t { automatic, cpu, cuda };
 /// Rows of `plan`'s table: every record, or the worst of each layer, step or rank.
@@ -51,6 +51,7 @@ struct RunFlags {
   RunPass pass = RunPass::forward;
   UpGateOrder order = UpGateOrder::up_gate;
   bool recompute = false;
+  bool projection_given = false, order_given = false;  ///< On the command line, not by default.
   Format format = Format::bf16;
   BackendChoice backend = BackendChoice::automatic;
   std::vector<Strategy> strategies;  ///< In the order to run.
@@ -66,6 +67,18 @@ struct VerifyFlags {
   std::optional<Format> format;
 };
 
+/// What `bench` goes through beside the records: everything else of a case is RunFlags'.
+struct BenchFlags {
+  std::vector<planner::LayerShape> shapes;
+  std::vector<RunPass> passes = {RunPass::forward};  ///< mlp is not among them.
+  std::vector<planner::Projection> projections = {planner::Projection::up_gate};
+  std::vector<std::int64_t> rows;  ///< Empty: as the input has them.
+  std::int64_t samples = 20;
+  std::string json_path;     ///< Rows are appended there; "-": to stdout; empty: none.
+  std::string compare_path;  ///< Rows of an earlier run; empty: none.
+  double threshold = 0.03;   ///< A case slower than that by more is a failure.
+};
+
 /// One parsed command line. Only the members of the verb are meaningful.
 struct Options {
   Verb verb = Verb::help;
@@ -75,6 +88,8 @@ struct Options {
   PlanFlags plan;
   RunFlags run;
   VerifyFlags verify;
+  BenchFlags bench;
+  std::string command;  ///< As it was typed, quoted for a shell.
 };
 
 /// Reads the words after the program's name.

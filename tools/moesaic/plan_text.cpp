@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -15,33 +16,85 @@ namespace {
 
 std::string rank_word(std::int64_t rank) { return rank < 0 ? "-" : std::to_string(rank); }
 
-std::string seconds_word(double seconds) { return seconds > 0 ? duration(seconds) : "0"; }
+std::string seconds_word(double seconds) {
+  if (seconds <= 0) return "0";
+  return seconds < 1e-9 ? "< 0.001 us" : duration(seconds);
+}
+
+std::string rows_word(std::int64_t rows) {
+  return grouped_digits(rows) + (rows == 1 ? " row" : " rows");
+}
+
+/// The parts of a label that say that the rows are not the source's own.
+std::string rescale_note(const std::string& label) {
+  std::string note;
+  for (std::size_t at = 0; at < label.size();) {
+    const std::size_t end = std::min(label.find("; ", at), label.size());
+    const std::string part = label.substr(at, end - at);
+    if (part.find("rescaled") != std::string::npos) note += (note.empty() ? "" : "; ") + part;
+    at = end + 2;
+  }
+  return note;
+}
+
+std::string balance_word(const planner::LayerRoofline& roofline) {
+  if (roofline.balance_rows <= 0) {
+    return "at these widths no number of rows repays reading the weights";
+  }
+  return format("an expert needs %s rows to balance, %s of the active ones %s fewer",
+                grouped_digits(std::llround(roofline.balance_rows)).c_str(),
+                grouped_digits(roofline.experts_below_balance).c_str(),
+                roofline.experts_below_balance == 1 ? "has" : "have");
+}
+
+/// What a layer waits for: time where there is a cost, else rows in the tile to judge by.
+bool slower(const planner::LayerPlan& a, const planner::LayerPlan& b) {
+  if (a.suggested && b.suggested) {
+    return a.costs[*a.suggested].kernel_s() > b.costs[*b.suggested].kernel_s();
+  }
+  if (a.idle() != b.idle()) return b.idle();
+  return a.reference_tile().padded_rows > b.reference_tile().padded_rows;
+}
 
 }  // namespace
 
-void PlanText::take(const routing::Record& record, planner::LayerPlan&& plan) {
-  many_sources_ = many_sources_ || (!kept_.empty() && kept_.front().source != record.source);
-  kept_.push_back({record.source, record.layer, record.step, record.rank, record.invalid_slots,
-                   record.aggregation == routing::Aggregation::summed});
-  planner::LayerPlan slim = plan;
-  // Assigning {} would empty them and keep their memory.
-  slim.offsets = std::vector<std::int64_t>();
-  slim.alignments = std::vector<planner::AlignmentLedger>();
-  slim.suggestion_reason = std::string();
-  plans_.push_back(std::move(slim));
+void PlanText::take(const routing::Record& whole, const std::vector<routing::Record>& shares,
+                    std::vector<planner::LayerPlan>&& plans) {
+  many_sources_ = many_sources_ || (!kept_.empty() && kept_.front().source != whole.source);
+  if (shares.size() > 1) take_ranks(whole);
+  const std::size_t first = plans_.size();
+  std::size_t slowest = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (slower(plans[i], plans[slowest])) slowest = i;
+    const routing::Record& record = shares[i];
+    kept_.push_back({record.source, record.layer, record.step, record.rank, record.invalid_slots,
+                     record.aggregation == routing::Aggregation::summed, rescale_note(record.label),
+                     shares.size() > 1 ? groups_ : -1});
+    planner::LayerPlan slim = plans[i];
+    // Assigning {} would empty them and keep their memory.
+    slim.offsets = std::vector<std::int64_t>();
+    slim.alignments = std::vector<planner::AlignmentLedger>();
+    slim.suggestion_reason = std::string();
+    plans_.push_back(std::move(slim));
+  }
+  ++groups_;
   if (worst_) {
-    const std::array pair = {plans_[worst_index_], plans_.back()};
+    const std::array pair = {plans_[worst_index_], plans_[first + slowest]};
     if (planner::worst_first(pair).front() == 0) return;
   }
-  worst_ = std::move(plan);
-  worst_index_ = plans_.size() - 1;
+  worst_ = std::move(plans[slowest]);
+  worst_index_ = first + slowest;
 }
 
 void PlanText::take_ranks(const routing::Record& whole) {
   planner::RankReport report = planner::rank_report(whole.counts, *input_.ep, flags_.planner.tiles);
   if (tail_ && report.max_over_mean <= tail_->max_over_mean) return;
   tail_ = std::move(report);
-  tail_label_ = label({whole.source, whole.layer, whole.step, -1, 0, false});
+  Kept kept;
+  kept.source = whole.source;
+  kept.layer = whole.layer;
+  kept.step = whole.step;
+  tail_label_ = label(kept);
 }
 
 std::string PlanText::label(const Kept& kept) const {
@@ -50,6 +103,11 @@ std::string PlanText::label(const Kept& kept) const {
   if (kept.rank >= 0) text += ", rank " + std::to_string(kept.rank);
   if (many_sources_) text += " of " + kept.source;
   return text;
+}
+
+std::string PlanText::worst_label() const {
+  const Kept& kept = kept_[worst_index_];
+  return label(kept) + (kept.group >= 0 ? " (the slowest rank of the worst layer)" : "");
 }
 
 std::vector<std::size_t> PlanText::shown_order() const {
@@ -71,7 +129,8 @@ std::string PlanText::head(const std::vector<std::string>& notes) const {
   for (const std::string& note : notes) text += note + '\n';
   const planner::DeviceModel& device = planner::device_preset(flags_.planner.device);
   if (!flags_.shape) {
-    return text + "no --shape: rows only, without cost, roofline or suggested tile\n";
+    return text +
+           "no --shape: rows only, without cost, roofline, suggested tile or recommendation\n";
   }
   const planner::ProductShape product = planner::product_shape(*flags_.shape, flags_.projection);
   return text + format("%s: %s; d = %lld, h = %lld, %s: N = %lld, K = %lld\n", device.name.c_str(),
@@ -99,7 +158,11 @@ std::vector<std::string> PlanText::table_row(std::size_t index) const {
   row.push_back(percent(plan.capacity.rho_pad));
   row.push_back(grouped_digits(plan.capacity.overflow_rows));
   row.push_back(grouped_digits(kept.invalid_slots));
-  row.emplace_back(plan.dense() ? "dense: no rows" : kept.summed ? "summed" : "");
+  std::vector<std::string> notes;
+  if (plan.idle()) notes.emplace_back(plan.dense() ? "dense: no rows" : "no rows on this rank");
+  if (kept.summed) notes.emplace_back("summed");
+  if (!kept.note.empty()) notes.push_back(kept.note);
+  row.push_back(join(notes, "; "));
   return row;
 }
 
@@ -114,14 +177,16 @@ std::string PlanText::table() const {
     columns.push_back({"tail q=" + std::to_string(tile)});
   }
   if (flags_.shape) columns.push_back({"tile"});
-  columns.insert(columns.end(), {{"capacity"}, {"overflow"}, {"invalid"}, {"", Align::left}});
+  columns.insert(columns.end(), {{"rho_pad"}, {"overflow"}, {"invalid"}, {"", Align::left}});
   const std::vector<std::size_t> order = shown_order();
   const std::size_t shown =
       flags_.top == 0 ? order.size() : std::min(order.size(), static_cast<std::size_t>(flags_.top));
   Table table(std::move(columns));
   for (std::size_t i = 0; i < shown; ++i) table.add(table_row(order[i]));
-  std::string text = "\nWorst first: tail padding of each tile, capacity padding " +
-                     to_string(flags_.planner.capacity) + "\n" + table.text();
+  std::string text =
+      "\nWorst first: tail padding of each tile; rho_pad is the capacity padding of "
+      "Eq. 14 under " +
+      to_string(flags_.planner.capacity) + "\n" + table.text();
   if (shown < order.size()) {
     text += "and " + grouped_digits(static_cast<std::int64_t>(order.size() - shown)) +
             " more (--top 0 prints all)\n";
@@ -135,39 +200,45 @@ std::string PlanText::ledgers() const {
   const planner::CapacityLedger& capacity = plan.capacity;
   std::vector<std::string> alignments;
   for (const planner::AlignmentLedger& ledger : plan.alignments) {
-    alignments.push_back(format(
-        "%s (%lld) %s rows, %s", ledger.name.c_str(), static_cast<long long>(ledger.alignment),
-        grouped_digits(ledger.padding_rows).c_str(), percent(ledger.padding_fraction).c_str()));
+    alignments.push_back(
+        format("%s (%lld) %s, %s", ledger.name.c_str(), static_cast<long long>(ledger.alignment),
+               rows_word(ledger.padding_rows).c_str(), percent(ledger.padding_fraction).c_str()));
   }
-  return "\nPadding of " + label(kept_[worst_index_]) +
-         "; three ledgers for three questions, never added up\n" +
-         format("  tail tile  q = %lld executes %s rows for %s: %s rows of padding, %s\n",
-                static_cast<long long>(tile.tile), grouped_digits(tile.padded_rows).c_str(),
-                grouped_digits(plan.load.useful_rows).c_str(),
-                grouped_digits(tile.padding_rows).c_str(), percent(tile.padding_fraction).c_str()) +
+  return "\nPadding of " + worst_label() + "; three ledgers for three questions, never added up\n" +
+         format("  tail tile  q = %lld executes %s for %s: %s of padding, %s\n",
+                static_cast<long long>(tile.tile), rows_word(tile.padded_rows).c_str(),
+                grouped_digits(plan.load.useful_rows).c_str(), rows_word(tile.padding_rows).c_str(),
+                percent(tile.padding_fraction).c_str()) +
          format(
-             "  capacity   %s: C = %s, %s rows executed, %s idle, rho_pad %s, %s rows do not fit\n",
+             "  capacity   %s: C = %s, %s in the batch and %s of overflow; rho_pad (Eq. 14) %s; "
+             "idle "
+             "%s, %s of the rows executed\n",
              to_string(capacity.rule).c_str(), grouped_digits(capacity.capacity).c_str(),
-             grouped_digits(capacity.executed_rows).c_str(),
-             grouped_digits(capacity.idle_rows).c_str(), percent(capacity.rho_pad).c_str(),
-             grouped_digits(capacity.overflow_rows).c_str()) +
+             rows_word(capacity.executed_rows).c_str(),
+             grouped_digits(capacity.overflow_rows).c_str(), percent(capacity.rho_pad).c_str(),
+             rows_word(capacity.idle_rows).c_str(), percent(capacity.idle_fraction).c_str()) +
          "  alignment  " + join(alignments, "; ") + "\n";
 }
 
 std::string PlanText::cost() const {
   const planner::LayerPlan& plan = *worst_;
   if (plan.costs.empty()) return {};
-  Table table(
-      {{"  tile"}, {"matrix work"}, {"weights"}, {"launch"}, {"communication"}, {"kernel"}});
+  Table table({{"  tile"},
+               {"matrix work"},
+               {"weights"},
+               {"launch"},
+               {"communication"},
+               {"operands once"},
+               {"kernel"}});
   for (const planner::CostTerms& terms : plan.costs) {
     table.add({std::to_string(terms.tile), seconds_word(terms.mma_s), seconds_word(terms.weight_s),
                seconds_word(terms.launch_s), seconds_word(terms.communication_s),
-               seconds_word(terms.kernel_s())});
+               seconds_word(terms.operands_s), seconds_word(terms.kernel_s())});
   }
-  std::string text =
-      "\nEstimated cost of " + label(kept_[worst_index_]) +
-      ", each term apart (kernel = the larger of matrix work and weights, + launch)\n" +
-      table.text();
+  std::string text = "\nEstimated cost of " + worst_label() +
+                     ", each term apart (kernel = the largest of matrix work, weights and operands "
+                     "once, + launch)\n" +
+                     table.text();
   if (plan.suggested) {
     text += "  suggested: " + plan.suggestion_reason + "\n";
   }
@@ -175,11 +246,10 @@ std::string PlanText::cost() const {
   return text +
          format(
              "  roofline: at least %s (%s-bound, %.1f FLOP/byte, %s of peak); experts one by one "
-             "%s; an expert needs %.0f rows to balance, %lld active ones have fewer\n",
+             "%s; %s\n",
              seconds_word(roofline.bound_s).c_str(), roofline.dram_bound ? "DRAM" : "compute",
              roofline.intensity, percent(roofline.peak_fraction).c_str(),
-             seconds_word(roofline.per_expert_bound_s).c_str(), roofline.balance_rows,
-             static_cast<long long>(roofline.experts_below_balance));
+             seconds_word(roofline.per_expert_bound_s).c_str(), balance_word(roofline).c_str());
 }
 
 std::string PlanText::ranks() const {
@@ -203,7 +273,9 @@ std::string PlanText::ranks() const {
 std::string PlanText::verdict() const {
   std::vector<planner::Evidence> evidence;
   evidence.reserve(kept_.size());
-  for (const Kept& kept : kept_) evidence.push_back({label(kept), kept.summed, nullptr});
+  for (const Kept& kept : kept_) {
+    evidence.push_back({label(kept), kept.summed, nullptr, kept.group});
+  }
   planner::Verdict verdict;
   if (plans_.size() == 1) {
     evidence.front().ranks = tail_ ? &*tail_ : nullptr;
@@ -221,7 +293,10 @@ std::string PlanText::verdict() const {
       }
     }
   }
-  std::string text = "\nVerdict: " + std::string(name(verdict.recommendation)) + "\n";
+  std::string text = "\nVerdict: " + std::string(name(verdict.recommendation)) +
+                     (verdict.recommendation == planner::Recommendation::insufficient_evidence
+                          ? "\n"
+                          : " (exact rows, grouped, over a batch padded to C)\n");
   for (const planner::Finding& finding : verdict.findings) text += "  " + finding.sentence + "\n";
   if (tail_ && plans_.size() > 1 && tail_->sum_rows > 0) {
     text += format("  %s: rank %lld has %.2f times the mean rows of the %zu ranks.\n",
@@ -261,7 +336,7 @@ std::string plan_csv_head(const PlanFlags& flags) {
   }
   words.insert(words.end(),
                {"capacity_rule", "capacity_factor", "capacity", "rho_pad", "overflow_rows",
-                "suggested_tile", "mma_s", "weight_s", "launch_s", "communication_s"});
+                "suggested_tile", "mma_s", "weight_s", "launch_s", "communication_s", "label"});
   return csv_line(words);
 }
 
@@ -298,6 +373,7 @@ std::string plan_csv_line(const routing::Record& record, const planner::LayerPla
   } else {
     words.insert(words.end(), 5, "");
   }
+  words.push_back(record.label);
   return csv_line(words);
 }
 

@@ -18,10 +18,11 @@ class PlanText {
   explicit PlanText(const PlanFlags& flags, const InputOptions& input)
       : flags_(flags), input_(input) {}
 
-  /// Keeps of a layer what the table shows, and all of it while it is the worst.
-  void take(const routing::Record& record, planner::LayerPlan&& plan);
-  /// A whole layer whose ranks are planned apart: kept while its rank tail is the longest.
-  void take_ranks(const routing::Record& whole);
+  /// One layer record: itself, or the shares of its ranks, with the plan of each. Keeps what the
+  /// table shows; of the slowest rank all, while its layer is the worst; of the ranks' report the
+  /// one with the longest tail.
+  void take(const routing::Record& whole, const std::vector<routing::Record>& shares,
+            std::vector<planner::LayerPlan>&& plans);
   [[nodiscard]] std::string text(const std::vector<std::string>& notes) const;
 
  private:
@@ -29,7 +30,11 @@ class PlanText {
     std::string source;
     std::int64_t layer = 0, step = 0, rank = -1, invalid_slots = 0;
     bool summed = false;
+    std::string note;         ///< "rescaled ...", where the rows are not the source's own.
+    std::int64_t group = -1;  ///< Which layer record a rank belongs to; -1: a layer by itself.
   };
+
+  void take_ranks(const routing::Record& whole);
 
   [[nodiscard]] std::string label(const Kept& kept) const;
   [[nodiscard]] std::vector<std::size_t> shown_order() const;
@@ -40,6 +45,7 @@ class PlanText {
   [[nodiscard]] std::string cost() const;
   [[nodiscard]] std::string ranks() const;
   [[nodiscard]] std::string verdict() const;
+  [[nodiscard]] std::string worst_label() const;
 
   PlanFlags flags_;
   InputOptions input_;
@@ -49,6 +55,7 @@ class PlanText {
   std::size_t worst_index_ = 0;
   std::optional<planner::RankReport> tail_;
   std::string tail_label_;
+  std::int64_t groups_ = 0;
   bool many_sources_ = false;
 };
 

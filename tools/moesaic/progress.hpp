@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A line on stderr that says how far long work is and how long it will take: only on a terminal,
-// only once the work has lasted two seconds, and gone when the work ends.
+// only once the work has lasted two seconds, and gone when the work ends or is interrupted.
 #pragma once
+
+#include <csignal>
 
 #include <chrono>
 #include <string>
@@ -16,7 +18,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` of `total`; `step` says in a few words what runs now.
+  /// `done` of `total`; `step` says in a few words what runs now. Redraws ten times a second at
+  /// most.
   void update(double done, const std::string& step);
   /// Takes the line off the terminal, before something else is printed there.
   void clear();
@@ -27,7 +30,10 @@ class Progress {
   double total_;
   bool terminal_, colour_;
   Clock::time_point start_ = Clock::now();
-  std::size_t shown_ = 0;  ///< Characters on the terminal now.
+  std::size_t shown_ = 0;     ///< Characters on the terminal now.
+  double drawn_seconds_ = 0;  ///< When, after the start.
+  bool handles_ = false;      ///< Interrupts erase the line; else `interrupt_` was left alone.
+  struct sigaction interrupt_ {};
 };
 
 /// The line itself: "run [#####.....] 50 %, 12 s left: layer 3 grouped".

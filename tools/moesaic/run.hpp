@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "moesaic/check.hpp"
@@ -27,18 +28,18 @@ struct RunCase {
   std::int64_t useful_flops = 0, executed_flops = 0;
   double padding_fraction = 0;  ///< Executed rows that carry no route / executed rows.
   std::int64_t overflow_rows = 0;
-  double seconds = 0;                                ///< Median of `samples`.
+  double seconds = 0;                                ///< Median of `samples`; 0 without samples.
   double forward_seconds = 0, backward_seconds = 0;  ///< mlp only.
-  std::int64_t samples = 0;
+  std::int64_t samples = 0;  ///< 0 for a record without rows: nothing that could be timed.
   UpGateOrder order = UpGateOrder::up_gate;
   Activations activations = Activations::save;
   CheckResult check;
 
   [[nodiscard]] double useful_tflops() const {
-    return static_cast<double>(useful_flops) / seconds * 1e-12;
+    return seconds > 0 ? static_cast<double>(useful_flops) / seconds * 1e-12 : 0;
   }
   [[nodiscard]] double physical_tflops() const {
-    return static_cast<double>(executed_flops) / seconds * 1e-12;
+    return seconds > 0 ? static_cast<double>(executed_flops) / seconds * 1e-12 : 0;
   }
 };
 
@@ -54,7 +55,7 @@ struct RunResults {
 
 /// Told how much of a strategy's case is done, 0 to 1.
 using CaseProgress = std::function<void(Strategy, double)>;
-inline constexpr double kFirstExecuteShare = 0.4, kCheckedShare = 0.5;
+inline constexpr double kCheckedShare = 0.5;
 
 /// The grouped product that a record and the flags describe.
 GroupedGemmProblem gemm_problem(const RunFlags& flags, std::int64_t experts, std::int64_t rows);
@@ -69,6 +70,11 @@ void run_gemm(const routing::Record& record, const RunFlags& flags, const Device
 void run_mlp(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
              std::uint64_t seed, const CaseProgress& progress, RunResults& results);
 
+/// Why no strategy of `flags` can run this record on `device`, in the words for the first of them;
+/// empty when one can.
+std::string why_not_on(const DeviceInfo& device, const RunFlags& flags,
+                       const routing::Record& record);
+
 /// What the two share: everything of a case that does not come from executing it.
 RunCase describe_case(const routing::Record& record, const RunFlags& flags,
                       const DeviceInfo& device, Strategy strategy);
@@ -81,7 +87,11 @@ void skip_or_throw(const routing::Record& record, const RunFlags& flags, Strateg
 /// "layer 3 step 0 rank 2 of routing.json".
 std::string place_of(const routing::Record& record);
 
-/// The table of cases, grouped beside the other strategies.
+/// The part of a refusal that is about implementations of `strategy`; all of it when none is.
+std::string own_reasons(std::string_view refusal, Strategy strategy);
+
+/// The table of cases, grouped beside the other strategies; records without rows have no ratios,
+/// and rescaled ones a note.
 std::string run_text(const RunFlags& flags, const std::vector<RunCase>& cases);
 std::string run_csv(const std::vector<RunCase>& cases);
 /// The command line that runs this case alone.

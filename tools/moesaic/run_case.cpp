@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the cases of `run` share: problems, work, and what happens to a strategy that cannot run.
 #include <algorithm>
+#include <limits>
 
 #include "arguments.hpp"
+#include "machine.hpp"
 #include "run.hpp"
 #include "text.hpp"
 
@@ -40,6 +42,40 @@ ExpertMlpProblem mlp_problem(const RunFlags& flags, std::int64_t experts, std::i
           .capacity = flags.capacity};
 }
 
+namespace {
+
+std::string why_not_mlp(const ExpertMlpProblem& problem, const DeviceInfo& device) {
+  try {
+    ExpertMlp::plan(problem, device);
+    return {};
+  } catch (const Error& error) {
+    // A malformed problem is refused by its flag's name where it is planned in earnest.
+    return error.code() == ErrorCode::unsupported ? error.what() : "";
+  }
+}
+
+}  // namespace
+
+std::string why_not_on(const DeviceInfo& device, const RunFlags& flags,
+                       const routing::Record& record) {
+  // Rows past int32 are refused by their flag's name, not as a reason against a device.
+  if (record.rows() > std::numeric_limits<std::int32_t>::max()) return {};
+  const auto experts = static_cast<std::int64_t>(record.counts.size());
+  std::string first;
+  for (const Strategy strategy : flags.strategies) {
+    ExpertMlpProblem layer = mlp_problem(flags, experts, record.rows());
+    GroupedGemmProblem product = gemm_problem(flags, experts, record.rows());
+    layer.strategy = product.strategy = strategy;
+    const std::string why =
+        flags.pass == RunPass::mlp
+            ? why_not_mlp(layer, device)
+            : reasons_against(GroupedGemm::candidates(product, device), strategy);
+    if (why.empty()) return {};
+    if (first.empty()) first = why;
+  }
+  return first;
+}
+
 RunCase describe_case(const routing::Record& record, const RunFlags& flags,
                       const DeviceInfo& device, Strategy strategy) {
   RunCase result;
@@ -74,10 +110,27 @@ std::int64_t executed_rows(const routing::Record& record, const RunFlags& flags,
   return executed;
 }
 
+std::string own_reasons(std::string_view refusal, Strategy strategy) {
+  std::string own;
+  for (std::size_t at = 0; at < refusal.size();) {
+    const std::size_t end = std::min(refusal.find("; ", at), refusal.size());
+    const std::string_view part = refusal.substr(at, end - at);
+    const std::string_view implementation = part.substr(0, part.find(": "));
+    if (implementation.find('/') != std::string_view::npos &&
+        implementation.find(' ') == std::string_view::npos &&
+        strategy_of(implementation) == strategy) {
+      own.append(own.empty() ? "" : "; ").append(part);
+    }
+    at = end + 2;
+  }
+  return own.empty() ? std::string(refusal) : own;
+}
+
 void skip_or_throw(const routing::Record& record, const RunFlags& flags, Strategy strategy,
                    const Error& error, RunResults& results) {
   if (error.code() != ErrorCode::unsupported || !flags.all_strategies) throw error;
-  results.skipped.push_back({place_of(record) + ", " + std::string(name(strategy)), error.what()});
+  results.skipped.push_back(
+      {place_of(record) + ", " + std::string(name(strategy)), own_reasons(error.what(), strategy)});
 }
 
 }  // namespace moesaic::cli

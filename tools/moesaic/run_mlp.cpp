@@ -2,10 +2,12 @@
 // One record through the SwiGLU layer, forward and backward, by every strategy. y, dx, dw_up_gate
 // and dw_down are all checked.
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "compare.hpp"
 #include "machine.hpp"
+#include "mlp_tensors.hpp"
 #include "operands.hpp"
 #include "run.hpp"
 #include "stats.hpp"
@@ -18,42 +20,6 @@ struct PlannedMlp {
   ExpertMlp mlp;
   [[nodiscard]] std::size_t workspace_bytes() const {
     return std::max(mlp.forward_workspace_bytes(), mlp.backward_workspace_bytes());
-  }
-};
-
-struct Operands {
-  HostTensor x, dy, w_up_gate, w_down;
-  HostTensor y, u, dx, dw_up_gate, dw_down;
-  std::vector<std::int32_t> offs;
-
-  [[nodiscard]] ExpertMlpForwardArgs forward_args() const {
-    return {.x = x.view(),
-            .w_up_gate = w_up_gate.view(),
-            .w_down = w_down.view(),
-            .offs = offs_view(),
-            .y = y.view(),
-            .u = u.view()};
-  }
-  [[nodiscard]] ExpertMlpBackwardArgs backward_args() const {
-    return {.dy = dy.view(),
-            .x = x.view(),
-            .w_up_gate = w_up_gate.view(),
-            .w_down = w_down.view(),
-            .offs = offs_view(),
-            .u = u.view(),
-            .dx = dx.view(),
-            .dw_up_gate = dw_up_gate.view(),
-            .dw_down = dw_down.view()};
-  }
-  void poison_outputs() {
-    for (HostTensor* tensor : {&y, &dx, &dw_up_gate, &dw_down}) tensor->poison();
-    if (u.size_bytes() > 0) u.poison();
-  }
-
- private:
-  [[nodiscard]] ConstTensorView offs_view() const {
-    return moesaic::view(std::span<const std::int32_t>(offs),
-                         {static_cast<std::int64_t>(offs.size())});
   }
 };
 
@@ -72,7 +38,7 @@ std::vector<PlannedMlp> plan_all(const routing::Record& record, const RunFlags& 
   return planned;
 }
 
-double needed_bytes(const ExpertMlpProblem& problem, std::span<const PlannedMlp> planned) {
+MemoryNeed memory_need(const ExpertMlpProblem& problem, std::span<const PlannedMlp> planned) {
   std::size_t workspace_bytes = 0;
   for (const PlannedMlp& plan : planned) {
     workspace_bytes = std::max(workspace_bytes, plan.workspace_bytes());
@@ -83,17 +49,18 @@ double needed_bytes(const ExpertMlpProblem& problem, std::span<const PlannedMlp>
   const double saved = problem.activations == Activations::save ? rows * 2 * h : 0;
   const double weights = 2 * 3 * d * h * problem.num_experts;  // values and gradients
   const double element = problem.format == Format::bf16 ? 2 : 4;
-  return element * (4 * rows * d + saved + weights) + static_cast<double>(workspace_bytes);
+  return {element * weights,
+          element * (4 * rows * d + saved) + static_cast<double>(workspace_bytes)};
 }
 
-Operands make_operands(const ExpertMlpProblem& problem, const routing::Record& record,
-                       std::uint64_t seed) {
+MlpTensors make_tensors(const ExpertMlpProblem& problem, const routing::Record& record,
+                        std::uint64_t seed) {
   const DType dtype = problem.format == Format::bf16 ? DType::bf16 : DType::f32;
   const std::int64_t rows = problem.max_rows, experts = problem.num_experts;
   const std::vector<std::int64_t> wide = {rows, problem.d};
   const std::vector<std::int64_t> up_gate = {experts, 2 * problem.h, problem.d};
   const std::vector<std::int64_t> down = {experts, problem.d, problem.h};
-  Operands operands;
+  MlpTensors operands;
   operands.offs = end_offsets(record.counts);
   operands.x = HostTensor(dtype, wide);
   operands.dy = HostTensor(dtype, wide);
@@ -113,7 +80,7 @@ Operands make_operands(const ExpertMlpProblem& problem, const routing::Record& r
   return operands;
 }
 
-CheckResult check_all(const ExpertMlpProblem& problem, const Operands& operands,
+CheckResult check_all(const ExpertMlpProblem& problem, const MlpTensors& operands,
                       std::uint64_t seed) {
   CheckResult check = find_unwritten("y", operands.y, operands.offs);
   check.merge(find_unwritten("dx", operands.dx, operands.offs));
@@ -124,28 +91,39 @@ CheckResult check_all(const ExpertMlpProblem& problem, const Operands& operands,
   return check;
 }
 
+void poison_outputs(MlpTensors& operands) {
+  for (HostTensor* tensor :
+       {&operands.y, &operands.dx, &operands.dw_up_gate, &operands.dw_down, &operands.u}) {
+    if (tensor->size_bytes() > 0) tensor->poison();
+  }
+}
+
 /// Checks the first step, then times more of them; a sample is one forward and one backward.
-void measure(const PlannedMlp& plan, Operands& operands, std::uint64_t seed,
+void measure(const PlannedMlp& plan, MlpTensors& operands, const Site& site, std::uint64_t seed,
              const CaseProgress& progress, RunCase& result) {
-  const HostWorkspace workspace(plan.workspace_bytes());
-  const ExpertMlpForwardArgs forward = operands.forward_args();
-  const ExpertMlpBackwardArgs backward = operands.backward_args();
-  operands.poison_outputs();
-  plan.mlp.forward(forward, workspace.get(), Stream::cpu());
-  plan.mlp.backward(backward, workspace.get(), Stream::cpu());
-  progress(plan.strategy, kFirstExecuteShare);
+  const SiteWorkspace workspace(plan.workspace_bytes(), site.stream());
+  poison_outputs(operands);
+  operands.stage(site);
+  const auto forward = [&] {
+    plan.mlp.forward(operands.staged_forward(), workspace.get(), site.stream());
+  };
+  const auto backward = [&] {
+    plan.mlp.backward(operands.staged_backward(), workspace.get(), site.stream());
+  };
+  forward();
+  backward();
+  operands.fetch(site);
   result.check = check_all(plan.mlp.problem(), operands, seed);
   progress(plan.strategy, kCheckedShare);
-  std::vector<double> forward_samples, backward_samples;
-  const std::vector<double> samples = time_samples([&] {
-    forward_samples.push_back(
-        time_once([&] { plan.mlp.forward(forward, workspace.get(), Stream::cpu()); }));
-    backward_samples.push_back(
-        time_once([&] { plan.mlp.backward(backward, workspace.get(), Stream::cpu()); }));
-  });
+  if (result.rows == 0) return;
+  const std::vector<std::vector<double>> halves =
+      time_steps(site, plan.strategy, {forward, backward});
+  std::vector<double> samples(halves[0].size());
+  std::transform(halves[0].begin(), halves[0].end(), halves[1].begin(), samples.begin(),
+                 std::plus<>());
   result.seconds = median(samples);
-  result.forward_seconds = median(forward_samples);
-  result.backward_seconds = median(backward_samples);
+  result.forward_seconds = median(halves[0]);
+  result.backward_seconds = median(halves[1]);
   result.samples = static_cast<std::int64_t>(samples.size());
 }
 
@@ -158,8 +136,9 @@ void run_mlp(const routing::Record& record, const RunFlags& flags, const DeviceI
       mlp_problem(flags, static_cast<std::int64_t>(record.counts.size()), record.rows());
   const std::vector<PlannedMlp> planned = plan_all(record, flags, device, problem, results);
   if (planned.empty()) return;
-  require_memory(needed_bytes(problem, planned));
-  Operands operands = make_operands(problem, record, seed);
+  require_memory(memory_need(problem, planned));
+  MlpTensors operands = make_tensors(problem, record, seed);
+  const Site site(device.device);
   // Forward: 4dh for U and 2dh for Y per row. Backward: twice that, for inputs and weights.
   // Recomputing U adds 4dh of work that brings nothing new.
   const std::int64_t useful_per_row = 18 * problem.d * problem.h;
@@ -171,7 +150,7 @@ void run_mlp(const routing::Record& record, const RunFlags& flags, const DeviceI
     result.useful_flops = result.rows * useful_per_row;
     result.executed_flops =
         executed_rows(record, flags, result) * (useful_per_row + recompute_per_row);
-    measure(plan, operands, seed, progress, result);
+    measure(plan, operands, site, seed, progress, result);
     results.cases.push_back(std::move(result));
   }
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How `run` shows its cases: a table, CSV, and the command that repeats one.
+#include <algorithm>
+#include <utility>
+
 #include "arguments.hpp"
 #include "run.hpp"
 #include "table.hpp"
@@ -7,11 +10,19 @@
 
 namespace moesaic::cli {
 
+namespace {
+
+std::string place_words(std::int64_t layer, std::int64_t step, std::int64_t rank,
+                        const std::string& source) {
+  std::string place = "layer " + std::to_string(layer) + " step " + std::to_string(step);
+  if (rank >= 0) place += " rank " + std::to_string(rank);
+  return place + " of " + source;
+}
+
+}  // namespace
+
 std::string place_of(const routing::Record& record) {
-  std::string place =
-      "layer " + std::to_string(record.layer) + " step " + std::to_string(record.step);
-  if (record.rank >= 0) place += " rank " + std::to_string(record.rank);
-  return place + " of " + record.source;
+  return place_words(record.layer, record.step, record.rank, record.source);
 }
 
 namespace {
@@ -28,6 +39,7 @@ std::string product_words(const RunFlags& flags) {
 }
 
 std::string check_words(const CheckResult& check) {
+  if (check.mismatches == 0 && check.elements == 0) return "-";
   return check.mismatches == 0
              ? format("%s ok, worst %.2f", grouped_digits(check.elements).c_str(), check.worst)
              : format("%s WRONG of %s", grouped_digits(check.mismatches).c_str(),
@@ -45,6 +57,43 @@ double grouped_seconds(const std::vector<RunCase>& cases, const RunCase& one) {
   return 0;
 }
 
+bool many_sources(const std::vector<RunCase>& cases) {
+  return std::any_of(cases.begin(), cases.end(),
+                     [&](const RunCase& one) { return one.source != cases.front().source; });
+}
+
+/// One line per record whose rows are not the source's own, or that has none.
+std::string record_notes(const std::vector<RunCase>& cases) {
+  std::string text, last;
+  for (const RunCase& one : cases) {
+    const std::string place = place_words(one.layer, one.step, one.rank, one.source);
+    std::string lines;
+    if (one.rows == 0) lines += place + ": nothing to run: no rows\n";
+    if (one.label.find("rescaled") != std::string::npos) lines += place + ": " + one.label + "\n";
+    if (lines != last) text += lines;
+    last = std::move(lines);
+  }
+  return text;
+}
+
+std::vector<std::string> table_row(const RunCase& one, double grouped) {
+  const bool timed = one.samples > 0;
+  return {std::to_string(one.layer),
+          std::to_string(one.step),
+          one.rank < 0 ? "-" : std::to_string(one.rank),
+          std::to_string(one.experts),
+          grouped_digits(one.rows),
+          std::string(name(one.strategy)),
+          timed ? duration(one.seconds) : "-",
+          timed && grouped > 0 ? format("%.2f", one.seconds / grouped) : "-",
+          timed ? format("%.4g", one.useful_tflops()) : "-",
+          timed ? format("%.4g", one.physical_tflops()) : "-",
+          one.rows > 0 ? percent(one.padding_fraction) : "-",
+          grouped_digits(one.overflow_rows),
+          check_words(one.check),
+          one.implementation};
+}
+
 }  // namespace
 
 std::string run_text(const RunFlags& flags, const std::vector<RunCase>& cases) {
@@ -52,31 +101,32 @@ std::string run_text(const RunFlags& flags, const std::vector<RunCase>& cases) {
       format("%s; d = %lld, h = %lld; %s; capacity %s\n\n", product_words(flags).c_str(),
              static_cast<long long>(flags.shape.d), static_cast<long long>(flags.shape.h),
              std::string(dtype_word(flags.format)).c_str(), to_string(flags.capacity).c_str());
-  Table table({{"layer"},
-               {"step"},
-               {"rank"},
-               {"experts"},
-               {"rows"},
-               {"strategy", Align::left},
-               {"time"},
-               {"/ grouped"},
-               {"useful TFLOP/s"},
-               {"physical TFLOP/s"},
-               {"padding"},
-               {"overflow rows"},
-               {"check", Align::left},
-               {"implementation", Align::left}});
+  std::vector<Column> columns = {{"layer"},
+                                 {"step"},
+                                 {"rank"},
+                                 {"experts"},
+                                 {"rows"},
+                                 {"strategy", Align::left},
+                                 {"time"},
+                                 {"/ grouped"},
+                                 {"useful TFLOP/s"},
+                                 {"physical TFLOP/s"},
+                                 {"padding"},
+                                 {"overflow rows"},
+                                 {"check", Align::left},
+                                 {"implementation", Align::left}};
+  const bool sources = many_sources(cases);
+  if (sources) columns.insert(columns.begin(), {"source", Align::left});
+  Table table(std::move(columns));
   for (const RunCase& one : cases) {
-    const double grouped = grouped_seconds(cases, one);
-    table.add({std::to_string(one.layer), std::to_string(one.step),
-               one.rank < 0 ? "-" : std::to_string(one.rank), std::to_string(one.experts),
-               grouped_digits(one.rows), std::string(name(one.strategy)), duration(one.seconds),
-               grouped > 0 ? format("%.2f", one.seconds / grouped) : "-",
-               format("%.4g", one.useful_tflops()), format("%.4g", one.physical_tflops()),
-               percent(one.padding_fraction), grouped_digits(one.overflow_rows),
-               check_words(one.check), one.implementation});
+    std::vector<std::string> row = table_row(one, grouped_seconds(cases, one));
+    if (sources) row.insert(row.begin(), one.source);
+    table.add(std::move(row));
   }
-  return text + table.text() +
+  text += table.text();
+  const std::string notes = record_notes(cases);
+  if (!notes.empty()) text += "\n" + notes;
+  return text +
          "\nUseful counts rows that carry a route; physical counts every row that was "
          "multiplied.\n";
 }

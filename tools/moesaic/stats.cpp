@@ -26,13 +26,17 @@ double time_once(const std::function<void()>& work) {
 }
 
 std::vector<double> time_samples(const std::function<void()>& work) {
-  static constexpr double kEnoughSeconds = 0.3;
-  static constexpr std::size_t kEnoughSamples = 3;
+  static constexpr double kShortSeconds = 0.02, kMostSeconds = 2;
+  static constexpr std::size_t kShortSamples = 15, kLongSamples = 5;
   std::vector<double> samples;
   double total = 0;
-  while (total < kEnoughSeconds && samples.size() < kEnoughSamples) {
+  // By the least: one interruption does not make a short sample a long one.
+  double least = kMostSeconds;
+  while (total < kMostSeconds &&
+         samples.size() < (least < kShortSeconds ? kShortSamples : kLongSamples)) {
     samples.push_back(time_once(work));
     total += samples.back();
+    least = std::min(least, samples.back());
   }
   return samples;
 }

@@ -15,7 +15,8 @@ double median(std::vector<double> samples);
 /// Seconds of one call of `work`.
 double time_once(const std::function<void()>& work);
 
-/// Calls `work` until 0.3 s have been measured or three samples taken. The warm-up is the caller's.
+/// Calls `work` 15 times when a sample is below 20 ms, else five times; no more once two seconds
+/// have been measured. The warm-up is the caller's.
 std::vector<double> time_samples(const std::function<void()>& work);
 
 }  // namespace moesaic::cli

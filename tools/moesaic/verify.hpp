@@ -12,6 +12,7 @@
 #include "moesaic/device.hpp"
 #include "options.hpp"
 #include "progress.hpp"
+#include "staging.hpp"
 
 namespace moesaic::cli {
 
@@ -33,13 +34,15 @@ struct GroupReport {
   double worst = 0;  ///< Of the cases with a bound.
 };
 struct VerifyReport {
-  std::string device;
+  std::string device;  ///< "cuda:0 (NVIDIA H200)"
   std::uint64_t seed = 1;
   std::vector<GroupReport> groups;
   std::vector<FailedCase> failures;
   std::vector<std::string>
       skipped;  ///< Implementations and cases that could not run, with reasons.
   [[nodiscard]] bool ok() const { return failures.empty(); }
+  /// The command that runs one case again.
+  [[nodiscard]] std::string reproduce(const std::string& case_name) const;
 };
 
 /// Runs cases and keeps the score.
@@ -48,6 +51,7 @@ class Verifier {
   Verifier(const Options& options, const DeviceInfo& device);
 
   [[nodiscard]] const DeviceInfo& device() const { return device_; }
+  [[nodiscard]] const Site& site() const { return site_; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
   [[nodiscard]] bool quick() const { return flags_.quick; }
   [[nodiscard]] bool wants(Pass pass, Format format) const;
@@ -76,6 +80,7 @@ class Verifier {
   const VerifyFlags flags_;
   const std::uint64_t seed_;
   const DeviceInfo device_;
+  const Site site_;
   VerifyReport report_;
   Progress progress_;
 };

@@ -83,7 +83,7 @@ void exact_cases(Verifier& verifier, const Histogram& histogram, const Variant& 
   for (const Verifier::Choice& choice : verifier.choices(variant.problem)) {
     verifier.run(case_name(variant, choice), [&] {
       fixture.reset();
-      execute_once(plan(verifier, variant.problem, choice), fixture.args());
+      execute_once(plan(verifier, variant.problem, choice), fixture, verifier.site());
       return CaseOutcome{compare_exactly(fixture.output_name(), fixture.d(), want, fixture.offs()),
                          {}};
     });
@@ -115,7 +115,7 @@ void verify_random(Verifier& verifier) {
         verifier.run(case_name(variant, choice), [&] {
           fixture.reset();
           const GroupedGemm gemm = plan(verifier, variant.problem, choice);
-          execute_once(gemm, fixture.args());
+          execute_once(gemm, fixture, verifier.site());
           return CaseOutcome{check_grouped_gemm(gemm.problem(), fixture.args(),
                                                 {.rows_per_expert = -1, .elements_per_expert = -1}),
                              {}};
@@ -148,13 +148,14 @@ GemmFixture::Rows output_rows(const GemmFixture& fixture, const HostTensor& d, s
   return {first, first + per_expert};
 }
 
-CaseOutcome repeat_case(const GroupedGemm& gemm, GemmFixture& fixture, std::size_t spoilt) {
-  const HostWorkspace workspace(gemm.workspace_bytes());
+CaseOutcome repeat_case(const GroupedGemm& gemm, GemmFixture& fixture, std::size_t spoilt,
+                        const Site& site) {
+  const SiteWorkspace workspace(gemm.workspace_bytes(), site.stream());
   fixture.reset();
-  gemm.execute(fixture.args(), workspace.get(), Stream::cpu());
+  execute_there(gemm, fixture, workspace, site);
   const HostTensor first = fixture.d().clone();
   fixture.reset();
-  gemm.execute(fixture.args(), workspace.get(), Stream::cpu());
+  execute_there(gemm, fixture, workspace, site);
   CaseOutcome outcome{compare_exactly(fixture.output_name(), fixture.d(), first, fixture.offs()),
                       {}};
   // NaN in one expert's rows may change that expert's results and no other's.
@@ -162,14 +163,14 @@ CaseOutcome repeat_case(const GroupedGemm& gemm, GemmFixture& fixture, std::size
   const HostTensor a = fixture.a().clone();
   fill_nan_rows(fixture.a(), rows.begin, rows.end);
   fixture.reset();
-  gemm.execute(fixture.args(), workspace.get(), Stream::cpu());
+  execute_there(gemm, fixture, workspace, site);
   fixture.a().copy_from(a);
   const HostTensor want =
       outside_as_before(fixture.d(), first, {output_rows(fixture, fixture.d(), spoilt)});
   outcome.check.merge(compare_exactly(fixture.output_name(), fixture.d(), want, fixture.offs()));
   // Nor may NaN that stayed behind in the workspace.
   fixture.reset();
-  gemm.execute(fixture.args(), workspace.get(), Stream::cpu());
+  execute_there(gemm, fixture, workspace, site);
   outcome.check.merge(compare_exactly(fixture.output_name(), fixture.d(), first, fixture.offs()));
   return outcome;
 }
@@ -188,7 +189,8 @@ void verify_repeat(Verifier& verifier) {
                           verifier.seed());
       for (const Verifier::Choice& choice : verifier.choices(variant.problem)) {
         verifier.run(case_name(variant, choice), [&] {
-          return repeat_case(plan(verifier, variant.problem, choice), fixture, kSpoiltExpert);
+          return repeat_case(plan(verifier, variant.problem, choice), fixture, kSpoiltExpert,
+                             verifier.site());
         });
       }
     }
@@ -207,7 +209,7 @@ void one_thread_cases(Verifier& verifier, const Variant& variant, GemmFixture& f
       fixture.reset();
       execute_once(GroupedGemm::plan(problem, verifier.device(),
                                      {.implementation = choice.implementation, .num_sms = 1}),
-                   fixture.args());
+                   fixture, verifier.site());
       return CaseOutcome{compare_exactly(fixture.output_name(), fixture.d(), want, fixture.offs()),
                          {}};
     });
@@ -227,10 +229,10 @@ void batch_invariant_cases(Verifier& verifier, const Histogram& histogram, const
       const GroupedGemm gemm = GroupedGemm::plan(problem, verifier.device(), options);
       std::vector<std::int32_t> offs = end_offsets(histogram.counts);
       GemmFixture whole(problem, offs, Contents::normal, verifier.seed());
-      execute_once(gemm, whole.args());
+      execute_once(gemm, whole, verifier.site());
       offs.back() = offs[offs.size() - 2] + 1;
       GemmFixture part(problem, offs, Contents::normal, verifier.seed());
-      execute_once(gemm, part.args());
+      execute_once(gemm, part, verifier.site());
       const HostTensor want = outside_as_before(whole.d(), part.before(), {{0, offs.back()}});
       return CaseOutcome{compare_exactly(part.output_name(), part.d(), want, offs), {}};
     });
@@ -240,11 +242,12 @@ void batch_invariant_cases(Verifier& verifier, const Histogram& histogram, const
 /// Weights packed by an explicit call in place of the weights, which may change afterwards.
 void packed_cases(Verifier& verifier, const Variant& variant, GemmFixture& fixture,
                   const HostTensor& want) {
+  const Site& site = verifier.site();
   for (const Verifier::Choice& choice : verifier.choices(variant.problem)) {
     const GroupedGemm gemm = plan(verifier, variant.problem, choice);
     PackedWeights packed;
     try {
-      packed = gemm.pack_weights({fixture.b().view(), {}}, Stream::cpu());
+      packed = gemm.pack_weights(fixture.tensors().stage(site).b, site.stream());
     } catch (const Error& error) {
       if (error.code() == ErrorCode::unsupported) continue;  // it has no layout of its own
       throw;
@@ -253,10 +256,12 @@ void packed_cases(Verifier& verifier, const Variant& variant, GemmFixture& fixtu
       const HostTensor weights = fixture.b().clone();
       fixture.b().poison();
       fixture.reset();
-      GroupedGemmArgs args = fixture.args();
+      GroupedGemmArgs args = fixture.tensors().stage(site);
       args.b = {};
       args.packed_b = &packed;
-      execute_once(gemm, args);
+      const SiteWorkspace workspace(gemm.workspace_bytes(), site.stream());
+      gemm.execute(args, workspace.get(), site.stream());
+      fixture.tensors().fetch(site);
       fixture.b().copy_from(weights);
       return CaseOutcome{compare_exactly(fixture.output_name(), fixture.d(), want, fixture.offs()),
                          {}};

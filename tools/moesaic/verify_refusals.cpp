@@ -60,6 +60,11 @@ const void* shifted(const void* data, std::ptrdiff_t bytes) {
   return static_cast<const std::byte*>(data) + bytes;
 }
 
+Device elsewhere(Device device) {
+  if (device.kind == DeviceKind::cuda) return {};
+  return {DeviceKind::cuda, 0};
+}
+
 std::vector<BadArgs> bad_args() {
   return {
       {"a_misaligned", "a",
@@ -69,7 +74,7 @@ std::vector<BadArgs> bad_args() {
       {"a_narrow_stride", "a", [](GroupedGemmArgs& x) { x.a.qdata.stride[0] = 8; }},
       {"a_last_stride", "a", [](GroupedGemmArgs& x) { x.a.qdata.stride[1] = 2; }},
       {"a_dtype", "a", [](GroupedGemmArgs& x) { x.a.qdata.dtype = DType::f32; }},
-      {"a_device", "a", [](GroupedGemmArgs& x) { x.a.qdata.device.kind = DeviceKind::cuda; }},
+      {"a_device", "a", [](GroupedGemmArgs& x) { x.a.qdata.device = elsewhere(x.a.qdata.device); }},
       {"a_scales", "a", [](GroupedGemmArgs& x) { x.a.scales = x.a.qdata; }},
       {"b_rank", "b", [](GroupedGemmArgs& x) { x.b.qdata.rank = 2; }},
       {"b_experts", "b", [](GroupedGemmArgs& x) { x.b.qdata.shape[0] = 2; }},
@@ -90,26 +95,29 @@ void refuse_args(Verifier& verifier, const Verifier::Choice& choice) {
   GemmFixture fixture(problem, end_offsets(counts), Contents::integers, verifier.seed());
   const GroupedGemm gemm =
       GroupedGemm::plan(problem, verifier.device(), {.implementation = choice.implementation});
-  const HostWorkspace workspace(gemm.workspace_bytes());
+  const Site& site = verifier.site();
+  const SiteWorkspace workspace(gemm.workspace_bytes(), site.stream());
   const auto untouched = [&] {
+    fixture.tensors().fetch(site);
     return compare_exactly(fixture.output_name(), fixture.d(), fixture.before(), fixture.offs());
   };
   for (const BadArgs& bad : bad_args()) {
     verifier.run(bad.name + ":" + choice.implementation, [&] {
       fixture.reset();
-      GroupedGemmArgs args = fixture.args();
+      GroupedGemmArgs args = fixture.tensors().stage(site);
       bad.spoil(args);
       std::string failure =
-          refusal_of(bad.argument, [&] { gemm.execute(args, workspace.get(), Stream::cpu()); });
+          refusal_of(bad.argument, [&] { gemm.execute(args, workspace.get(), site.stream()); });
       return CaseOutcome{untouched(), std::move(failure)};
     });
   }
   verifier.run("workspace_too_small:" + choice.implementation, [&] {
     fixture.reset();
+    const GroupedGemmArgs args = fixture.tensors().stage(site);
     Workspace small = workspace.get();
     small.bytes = small.bytes.first(small.bytes.size() - 1);
     std::string failure =
-        refusal_of("workspace", [&] { gemm.execute(fixture.args(), small, Stream::cpu()); });
+        refusal_of("workspace", [&] { gemm.execute(args, small, site.stream()); });
     return CaseOutcome{untouched(), std::move(failure)};
   });
 }

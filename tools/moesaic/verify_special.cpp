@@ -65,15 +65,15 @@ DeviceFault expected_fault(const BadOffsets& bad) {
 }
 
 CaseOutcome fault_case(const GroupedGemm& gemm, GemmFixture& fixture, const HostTensor& want,
-                       const BadOffsets& bad) {
-  const HostWorkspace workspace(gemm.workspace_bytes());
+                       const BadOffsets& bad, const Site& site) {
+  const SiteWorkspace workspace(gemm.workspace_bytes(), site.stream());
   fixture.reset();
-  gemm.execute(fixture.args(), workspace.get(), Stream::cpu());
+  execute_there(gemm, fixture, workspace, site);
   CaseOutcome outcome{compare_exactly(fixture.output_name(), fixture.d(), want, fixture.offs()),
                       {}};
-  const std::string came = fault_words(read_fault(workspace.get(), Stream::cpu()));
+  const std::string came = fault_words(read_fault(workspace.get(), site.stream()));
   const std::string wanted = fault_words(expected_fault(bad));
-  const std::string again = fault_words(read_fault(workspace.get(), Stream::cpu()));
+  const std::string again = fault_words(read_fault(workspace.get(), site.stream()));
   if (came != wanted) {
     outcome.failure = "read_fault: expected " + wanted + ", got " + came;
   } else if (again != "no fault") {
@@ -101,7 +101,7 @@ void verify_faults(Verifier& verifier) {
       const HostTensor want = fixture.expected();
       for (const Verifier::Choice& choice : verifier.choices(problem)) {
         verifier.run(start + ":" + choice.implementation, [&] {
-          return fault_case(plan(verifier, problem, choice), fixture, want, bad);
+          return fault_case(plan(verifier, problem, choice), fixture, want, bad, verifier.site());
         });
       }
     }
@@ -117,13 +117,13 @@ std::int64_t rows_beyond(const std::vector<std::int64_t>& counts, std::int64_t c
 }
 
 CaseOutcome overflow_case(const GroupedGemm& gemm, GemmFixture& fixture, const HostTensor& want,
-                          std::int64_t overflow) {
-  const HostWorkspace workspace(gemm.workspace_bytes());
+                          std::int64_t overflow, const Site& site) {
+  const SiteWorkspace workspace(gemm.workspace_bytes(), site.stream());
   fixture.reset();
-  gemm.execute(fixture.args(), workspace.get(), Stream::cpu());
+  execute_there(gemm, fixture, workspace, site);
   CaseOutcome outcome{compare_exactly(fixture.output_name(), fixture.d(), want, fixture.offs()),
                       {}};
-  const std::int64_t came = read_overflow_rows(workspace.get(), Stream::cpu());
+  const std::int64_t came = read_overflow_rows(workspace.get(), site.stream());
   if (came != overflow) {
     outcome.failure = "read_overflow_rows: expected " + std::to_string(overflow) + ", got " +
                       std::to_string(came);
@@ -144,7 +144,8 @@ void overflow_cases(Verifier& verifier, const Histogram& histogram, const std::s
   for (const Verifier::Choice& choice : verifier.choices(problem)) {
     if (choice.strategy != Strategy::padded_bmm) continue;
     verifier.run(start + ":" + choice.implementation, [&] {
-      return overflow_case(plan(verifier, problem, choice), fixture, want, overflow);
+      return overflow_case(plan(verifier, problem, choice), fixture, want, overflow,
+                           verifier.site());
     });
   }
 }

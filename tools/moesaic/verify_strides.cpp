@@ -4,7 +4,8 @@
 #include <sys/mman.h>
 
 #include <cstring>
-#include <limits>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "arguments.hpp"
@@ -20,30 +21,54 @@ namespace {
 constexpr std::int64_t kRowStride = std::int64_t{1} << 27;
 constexpr std::int64_t kExpertStride = std::int64_t{1} << 29;
 
-/// Address space without memory behind it until it is touched.
+/// Memory for huge strides: on the CPU address space without memory behind it until it is touched,
+/// on a GPU the memory itself.
 class Reserved {
  public:
-  explicit Reserved(std::size_t bytes)
-      : bytes_(bytes),
-        data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
+  Reserved(std::size_t bytes, const Site& site) : bytes_(bytes), site_(site) {
+    if (!site.on_host()) {
+      buffer_ = DeviceBuffer(bytes, site.device());
+      return;
+    }
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+      throw Error(ErrorCode::device_failure, "address space could not be reserved");
+    }
+    mapped_ = static_cast<std::byte*>(memory);
+  }
   ~Reserved() {
-    if (ok()) munmap(data_, bytes_);
+    if (mapped_ != nullptr) munmap(mapped_, bytes_);
   }
   Reserved(const Reserved&) = delete;
   Reserved& operator=(const Reserved&) = delete;
-  [[nodiscard]] bool ok() const { return data_ != MAP_FAILED; }
-  [[nodiscard]] void* data() const { return data_; }
+  [[nodiscard]] std::byte* data() const { return mapped_ != nullptr ? mapped_ : buffer_.data(); }
+  void put(std::span<const std::byte> row, std::size_t at) {
+    if (mapped_ != nullptr) {
+      std::memcpy(mapped_ + at, row.data(), row.size());
+    } else {
+      buffer_.copy_from_host(row, at, site_.stream());
+    }
+  }
+  void get(std::span<std::byte> row, std::size_t at) const {
+    if (mapped_ != nullptr) {
+      std::memcpy(row.data(), mapped_ + at, row.size());
+    } else {
+      buffer_.copy_to_host(row, at, site_.stream());
+    }
+  }
 
  private:
   std::size_t bytes_;
-  void* data_;
+  const Site& site_;
+  std::byte* mapped_ = nullptr;
+  DeviceBuffer buffer_;
 };
 
-/// The view of `dense` with its outermost steps stretched.
-TensorView stretched(const TensorView& dense, void* data) {
+/// The view of `dense` with its outermost steps stretched; without data.
+TensorView stretched(const TensorView& dense) {
   TensorView view = dense;
-  view.data = data;
+  view.data = nullptr;
   view.stride[0] = view.rank == 3 ? kExpertStride : kRowStride;
   return view;
 }
@@ -52,58 +77,66 @@ std::size_t reserved_bytes(const TensorView& view) {
   return static_cast<std::size_t>(view.shape[0] * view.stride[0] * size_bytes(view.dtype));
 }
 
-/// Copies rows between a tensor and its stretched view.
-void copy_rows(const HostTensor& dense, const TensorView& wide, bool to_wide) {
-  const std::int64_t element = size_bytes(dense.dtype());
-  const std::int64_t inner = wide.rank == 3 ? wide.shape[1] : 1;
-  for (std::int64_t row = 0; row < dense.rows(); ++row) {
-    const std::int64_t at =
-        row / inner * wide.stride[0] + (wide.rank == 3 ? row % inner * wide.stride[1] : 0);
-    std::byte* far = static_cast<std::byte*>(wide.data) + at * element;
-    std::byte* near = dense.row_data(row);
-    const auto bytes = static_cast<std::size_t>(dense.width() * element);
-    if (to_wide) {
-      std::memcpy(far, near, bytes);
-    } else {
-      std::memcpy(near, far, bytes);
-    }
+/// A tensor spread out at the site.
+struct Wide {
+  Wide(const HostTensor& dense, const Site& site)
+      : view(stretched(dense.view())), memory(reserved_bytes(view), site) {
+    view.data = memory.data();
+    view.device = site.device();
+    for (std::int64_t row = 0; row < dense.rows(); ++row) memory.put(row_of(dense, row), at(row));
   }
-}
+  void bring_back(const HostTensor& dense) const {
+    for (std::int64_t row = 0; row < dense.rows(); ++row) memory.get(row_of(dense, row), at(row));
+  }
 
-CaseOutcome stretched_case(const GroupedGemm& gemm, GemmFixture& fixture, const HostTensor& want) {
-  fixture.reset();
-  GroupedGemmArgs args = fixture.args();
-  const auto wide_of = [](const HostTensor& tensor) { return stretched(tensor.view(), nullptr); };
-  TensorView a = wide_of(fixture.a()), b = wide_of(fixture.b()), d = wide_of(fixture.d());
-  const Reserved a_memory(reserved_bytes(a)), b_memory(reserved_bytes(b)),
-      d_memory(reserved_bytes(d));
-  if (!a_memory.ok() || !b_memory.ok() || !d_memory.ok()) {
-    return {{}, "address space could not be reserved"};
+  TensorView view;
+  Reserved memory;
+
+ private:
+  [[nodiscard]] static std::span<std::byte> row_of(const HostTensor& dense, std::int64_t row) {
+    return {dense.row_data(row),
+            static_cast<std::size_t>(dense.width() * size_bytes(dense.dtype()))};
   }
-  a.data = a_memory.data();
-  b.data = b_memory.data();
-  d.data = d_memory.data();
-  copy_rows(fixture.a(), a, true);
-  copy_rows(fixture.b(), b, true);
-  copy_rows(fixture.d(), d, true);
-  args.a.qdata = a;
-  args.b.qdata = b;
-  args.d = d;
-  execute_once(gemm, args);
-  copy_rows(fixture.d(), d, false);
+  [[nodiscard]] std::size_t at(std::int64_t row) const {
+    const std::int64_t inner = view.rank == 3 ? view.shape[1] : 1;
+    const std::int64_t within = view.rank == 3 ? row % inner * view.stride[1] : 0;
+    return static_cast<std::size_t>((row / inner * view.stride[0] + within) *
+                                    size_bytes(view.dtype));
+  }
+};
+
+CaseOutcome stretched_case(const GroupedGemm& gemm, GemmFixture& fixture, const HostTensor& want,
+                           const Site& site) {
+  fixture.reset();
+  const Wide a(fixture.a(), site), b(fixture.b(), site), d(fixture.d(), site);
+  GroupedGemmArgs args = fixture.tensors().stage(site);
+  args.a.qdata = a.view;
+  args.b.qdata = b.view;
+  args.d = d.view;
+  const SiteWorkspace workspace(gemm.workspace_bytes(), site.stream());
+  gemm.execute(args, workspace.get(), site.stream());
+  synchronize(site.stream());
+  d.bring_back(fixture.d());
   return {compare_exactly(fixture.output_name(), fixture.d(), want, fixture.offs()), {}};
 }
 
-/// Whether this machine lets a process reserve what one case needs.
-bool can_reserve() { return Reserved(static_cast<std::size_t>(3 * 5 * kExpertStride * 4)).ok(); }
+/// Why what one case needs cannot be reserved here; empty when it can.
+std::string why_not_reserved(const Site& site) {
+  try {
+    const Reserved probe(static_cast<std::size_t>(3 * 5 * kExpertStride * 4), site);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
 
 }  // namespace
 
 void verify_wide_strides(Verifier& verifier) {
   verifier.group("wide_strides", "elements past 2^31 from the base, by rows and by experts");
   if (verifier.quick()) return;
-  if (!can_reserve()) {
-    verifier.skip("wide_strides: 32 GB of address space cannot be reserved here");
+  if (const std::string why = why_not_reserved(verifier.site()); !why.empty()) {
+    verifier.skip("wide_strides: 32 GB cannot be reserved here: " + why);
     return;
   }
   const std::vector<std::int64_t> counts = {7, 0, 3, 1, 13};
@@ -126,7 +159,7 @@ void verify_wide_strides(Verifier& verifier) {
           problem.strategy = choice.strategy;
           return stretched_case(GroupedGemm::plan(problem, verifier.device(),
                                                   {.implementation = choice.implementation}),
-                                fixture, want);
+                                fixture, want, verifier.site());
         });
       }
     }

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""moesaic bench on the CPU: rows and their schema, order, comparison with earlier rows, exit codes, refusals."""
+import json
+import unittest
+
+from harness import CliTest
+
+KEYS = ["schema", "date", "git", "command", "device", "toolchain", "clocks", "problem", "routing", "implementation", "timing",
+        "work", "derived", "check"]
+CPU = ("--backend", "cpu")
+SMALL = ("zipf:1.2", "--experts", 4, "--rows", "40,24", "--shape", "d=64,h=32", "--samples", 5, *CPU)
+
+
+class Rows(CliTest):
+    def rows(self, *args):
+        return [json.loads(line) for line in self.fine("bench", *args, "--json", "-").out.splitlines()]
+
+    def test_every_row_has_the_schema_and_a_check(self):
+        rows = self.rows(*SMALL, "--pass", "forward,dgrad,wgrad", "--proj", "up_gate,down")
+        self.assertEqual(len(rows), 2 * 3 * 2 * 3)
+        for row in rows:
+            self.assertEqual(list(row), KEYS)
+            self.assertEqual(row["schema"], "moesaic.bench/1")
+            self.assertTrue(row["command"].startswith("moesaic bench zipf:1.2 --experts 4"))
+            self.assertEqual(row["device"]["kind"], "cpu")
+            self.assertIsNone(row["clocks"])
+            self.assertGreater(row["check"]["elements"], 0)
+            self.assertEqual(row["check"]["mismatches"], 0)
+            timing, work, problem = row["timing"], row["work"], row["problem"]
+            self.assertEqual(timing["samples"], 5)
+            self.assertLessEqual(timing["p05_s"], timing["median_s"])
+            self.assertLessEqual(timing["median_s"], timing["p95_s"])
+            self.assertEqual(work["useful_flops"], 2 * row["routing"]["rows"] * problem["n"] * problem["k"])
+            self.assertGreaterEqual(work["executed_flops"], work["useful_flops"])
+            self.assertAlmostEqual(row["derived"]["tflops_useful"] * timing["median_s"] * 1e12 / work["useful_flops"], 1)
+            self.assertEqual(row["routing"]["offs"][-1], row["routing"]["rows"])
+            self.assertEqual("capacity" in problem, problem["strategy"] == "padded_bmm")
+
+    def test_shapes_rows_projections_passes_strategies_in_this_order(self):
+        rows = self.rows("uniform", "--experts", 2, "--rows", "8,4", "--shape", "d=64,h=32", "--shape", "d=32,h=64", "--samples", 5,
+                         "--proj", "down,square", "--pass", "wgrad,forward", "--strategy", "grouped", *CPU)
+        got = [(r["problem"]["d"], r["routing"]["rows"], r["problem"]["proj"], r["problem"]["pass"]) for r in rows]
+        want = [(d, m, proj, name) for d in (64, 32) for m in (8, 4) for proj in ("down", "square") for name in ("wgrad", "forward")]
+        self.assertEqual(got, want)
+
+    def test_files_and_layers(self):
+        path = self.write("dump.json", json.dumps({"logical_count": [[[0, 0], [3, 4], [5, 6]]]}))
+        flags = ("--shape", "d=64,h=32", "--samples", 5, "--strategy", "grouped", *CPU)
+        self.assertEqual([r["routing"]["layer"] for r in self.rows(path, *flags)], [1])
+        result = self.fine("bench", path, *flags, "--layer", "all", "--json", "-")
+        rows = [json.loads(line) for line in result.out.splitlines()]
+        self.assertEqual([r["routing"]["layer"] for r in rows], [1, 2])
+        self.assertIn("skipped layer 0", result.err)
+        self.assertEqual(self.cli("bench", path, *flags, "--layer", "all", "--strict").returncode, 4)
+
+    def test_appends_to_a_file_and_prints_a_table(self):
+        path = self.folder / "rows.jsonl"
+        for count in (1, 2):
+            out = self.fine("bench", *SMALL, "--strategy", "grouped", "--json", path).out
+            self.assertEqual(len(path.read_text().splitlines()), 2 * count)
+            for word in ("median", "useful TFLOP/s", "implementation", "zipf:1.2", "grouped"):
+                self.assertIn(word, out)
+            self.assertNotIn("/ base", out)
+
+    def test_uniform_is_the_routing_that_nobody_names(self):
+        row, = self.rows("--experts", 2, "--rows", 6, "--shape", "d=64,h=32", "--samples", 5, "--strategy", "grouped", *CPU)
+        self.assertEqual(row["routing"]["offs"], [3, 6])
+
+
+class Compare(CliTest):
+    FLAGS = ("uniform", "--experts", 2, "--rows", 16, "--shape", "d=64,h=32", "--samples", 5, *CPU)
+
+    def base(self, scale, strategy="all"):
+        """Rows of this machine with their times changed, so that the outcome does not hang on the clock."""
+        lines = self.fine("bench", *self.FLAGS, "--strategy", strategy, "--json", "-").out.splitlines()
+        rows = [json.loads(line) for line in lines]
+        for row in rows:
+            row["timing"]["median_s"] *= scale
+        return self.write("base.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+    def test_slower_cases_fail_and_are_named(self):
+        result = self.cli("bench", *self.FLAGS, "--compare", self.base(1e-6))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("/ base", result.out)
+        for strategy in ("grouped", "padded_bmm", "host_loop"):
+            self.assertIn(f"forward {strategy}: ", result.err)
+
+    def test_faster_cases_and_wide_thresholds_pass(self):
+        self.fine("bench", *self.FLAGS, "--compare", self.base(1e6), "--threshold", 0)
+        # At most 100: a hundred and one times as slow, which no clock makes of the same machine.
+        self.fine("bench", *self.FLAGS, "--compare", self.base(1), "--threshold", 100)
+
+    def test_only_cases_that_the_base_has_count(self):
+        base = self.base(1e-6, "grouped")
+        rows = [json.loads(line) for line in self.cli("bench", *self.FLAGS, "--compare", base, "--json", "-").out.splitlines()]
+        self.assertEqual([r["derived"]["ratio_to_base"] is None for r in rows], [False, True, True])
+        self.fine("bench", *self.FLAGS, "--seed", 2, "--compare", self.base(1e6))
+
+    def test_a_base_that_says_nothing_is_refused_before_anything_runs(self):
+        shape = ("--shape", "d=64,h=32", *CPU)
+        base = self.base(1)
+        self.refused("bench", "counts:1,2", *shape, "--compare", base, words=("--compare", "base.jsonl"))
+        self.refused("bench", *self.FLAGS, "--compare", self.folder / "absent", words=("--compare", "absent"))
+        self.refused("bench", *self.FLAGS, "--compare", self.write("x.jsonl", "{}\n"), words=("--compare", "x.jsonl line 1", "moesaic.bench/1"))
+        self.refused("bench", *self.FLAGS, "--compare", self.write("y.jsonl", "\n"), words=("--compare", "y.jsonl"))
+
+
+class Refusals(CliTest):
+    def test_flags(self):
+        shape = ("--shape", "d=64,h=32")
+        self.refused("bench", "counts:1", words=("--shape",))
+        self.refused("bench", "counts:1", *shape, "--pass", "mlp", words=("--pass", "forward, dgrad or wgrad"))
+        self.refused("bench", "counts:1", *shape, "--pass", "forward,forward", words=("--pass", "once"))
+        self.refused("bench", "counts:1", *shape, "--pass", "", words=("--pass",))
+        self.refused("bench", "counts:1", *shape, "--proj", "down,up", words=("--proj", "up"))
+        self.refused("bench", "uniform", *shape, "--experts", 2, "--rows", "4,,8", words=("--rows", '""'))
+        self.refused("bench", "uniform", *shape, "--experts", 2, "--rows", "4294967296", words=("--rows", "2147483647"))
+        self.refused("bench", "counts:1", *shape, "--samples", 4, words=("--samples", '"4"'))
+        self.refused("bench", "counts:1", *shape, "--threshold", "-0.1", words=("--threshold",))
+        self.refused("bench", "counts:1", *shape, "--threshold", "nan", words=("--threshold",))
+        self.refused("bench", "counts:1", *shape, "--csv", words=("--csv",))
+        self.refused("bench", "counts:1", *shape, "--json", words=("--json", "value"))
+        self.refused("bench", "counts:1", *shape, "--json", self.folder / "no" / "file", words=("--json", "file"))
+        self.refused("bench", "counts:0,0", *shape, words=("rows", "counts:0,0"))
+
+    def test_no_device(self):
+        result = self.cli("info", "--json")
+        if any(d["device"] != "cpu" for d in json.loads(result.out)["devices"]):
+            self.skipTest("there is a CUDA device here")
+        result = self.refused("bench", "counts:1", "--shape", "d=64,h=32", "--backend", "cuda", code=3, words=("--backend cuda",))
+        self.assertEqual(result.err.count("no CUDA device"), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

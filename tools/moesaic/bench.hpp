@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// One comparison of `bench`: a record's product by every strategy, checked, then timed in turn.
+// Rows are bench_row.cpp's, the table bench_output.cpp's, what is gone through cmd_bench.cpp's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "moesaic/device_telemetry.hpp"
+#include "run.hpp"
+
+namespace moesaic::cli {
+
+/// Warm-ups before the samples; a CPU's caches and pages take fewer.
+inline constexpr std::int64_t kCpuWarmUps = 2;
+
+/// A finished case: what `run` knows of it, and its circumstances.
+struct BenchCase {
+  RunCase run;  ///< seconds is the median of samples_seconds.
+  GroupedGemmProblem problem;
+  std::vector<std::int64_t> counts;
+  std::uint64_t seed = 1;
+  std::vector<double> samples_seconds;
+  std::int64_t warm_ups = 0;
+  bool gated = false;          ///< Behind a gate; else between events, host and all. CPU: false.
+  std::int64_t min_bytes = 0;  ///< Every operand and result of useful work once.
+  TelemetrySummary clocks;
+  double base_seconds = 0;  ///< Median of the row it is compared with; 0: there is none.
+  [[nodiscard]] double ratio_to_base() const { return run.seconds / base_seconds; }
+};
+
+/// The value below which `fraction` of the samples lie, linear between neighbours.
+double quantile(std::vector<double> samples, double fraction);
+
+/// Bytes that useful work cannot avoid: routed rows, weights of active experts, the result.
+std::int64_t min_bytes(const GroupedGemmProblem& problem, std::span<const std::int64_t> counts);
+
+/// The preset whose constants stand for this device's peaks; null for a device without one.
+const planner::DeviceModel* peak_model(const DeviceInfo& device);
+/// Seconds under which no kernel can stay at these peaks, over the case's; 0 without peaks.
+double roofline_fraction(const BenchCase& one, const DeviceInfo& device);
+
+/// What a comparison found. A strategy whose check failed is timed by nobody and has no row.
+struct BenchResults {
+  std::vector<BenchCase> cases;
+  std::vector<RunCase> wrong;
+  std::vector<SkippedCase> skipped;
+};
+
+/// Checks every strategy of `flags` on one record, then times those that passed in rotating order:
+/// behind one gate the ones that never wait for the device, after them the others.
+/// @throws Error like run_gemm.
+void bench_gemm(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
+                std::uint64_t seed, std::int64_t samples, const CaseProgress& progress,
+                BenchResults& results);
+
+/// The table of cases; with a column for the ratio when there is something to compare with.
+std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& device);
+
+/// Where a case runs and with what it was built: the same in every row of a process.
+struct BenchSetting {
+  std::string command;
+  DeviceInfo device;
+  DeviceCircumstances circumstances;
+};
+/// One JSON line, schema moesaic.bench/1, without a newline.
+std::string bench_row(const BenchCase& one, const BenchSetting& setting);
+
+/// Rows of an earlier run, found again by device, problem and routing.
+class BenchBase {
+ public:
+  /// @throws Error{invalid_argument} naming the file and line that cannot be read.
+  explicit BenchBase(const std::string& path);
+  /// Median seconds of the last row of this case. Commit, samples and instance may differ.
+  [[nodiscard]] std::optional<double> seconds(const BenchCase& one, const DeviceInfo& device) const;
+
+ private:
+  struct Row {
+    std::string key;
+    double seconds = 0;
+  };
+  std::vector<Row> rows_;
+};
+
+}  // namespace moesaic::cli

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks and times the strategies of one product side by side.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "bench.hpp"
+#include "gemm_operands.hpp"
+#include "machine.hpp"
+#include "moesaic/device_timer.hpp"
+#include "operands.hpp"
+#include "stats.hpp"
+
+namespace moesaic::cli {
+namespace {
+
+/// One strategy of the comparison, ready to run.
+struct Arm {
+  const GroupedGemm* gemm;
+  SiteWorkspace workspace;
+  BenchCase result;
+};
+
+BenchCase describe(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
+                   const GroupedGemm& gemm, std::uint64_t seed) {
+  BenchCase one;
+  one.problem = gemm.problem();
+  one.counts = record.counts;
+  one.seed = seed;
+  one.run = describe_case(record, flags, device, gemm.problem().strategy);
+  one.run.implementation = gemm.implementation();
+  const std::int64_t flops_per_row = 2 * one.problem.n * one.problem.k;
+  one.run.useful_flops = one.run.rows * flops_per_row;
+  one.run.executed_flops = executed_rows(record, flags, one.run) * flops_per_row;
+  one.min_bytes = min_bytes(one.problem, one.counts);
+  return one;
+}
+
+/// Rounds of all arms, each round beginning with another: the first arm of a round finds the caches
+/// and the clock as the last one left them.
+void time_arms(std::span<Arm*> arms, const GroupedGemmArgs& args, const Site& site,
+               std::int64_t samples, TimerGate gate) {
+  if (arms.empty()) return;
+  const std::int64_t warm_ups = site.on_host() ? kCpuWarmUps : kGpuWarmUps;
+  std::vector<std::function<void()>> pieces;
+  std::vector<std::size_t> owner;
+  for (std::int64_t round = 0; round < warm_ups + samples; ++round) {
+    for (std::size_t i = 0; i < arms.size(); ++i) {
+      owner.push_back((i + static_cast<std::size_t>(round)) % arms.size());
+      pieces.push_back([&args, &site, arm = arms[owner.back()]] {
+        arm->gemm->execute(args, arm->workspace.get(), site.stream());
+      });
+    }
+  }
+  DeviceTelemetry telemetry(site.device());
+  const std::vector<double> seconds = DeviceTimer(site.stream()).time(pieces, gate);
+  const TelemetrySummary clocks = telemetry.stop();
+  for (std::size_t i = static_cast<std::size_t>(warm_ups) * arms.size(); i < seconds.size(); ++i) {
+    arms[owner[i]]->result.samples_seconds.push_back(seconds[i]);
+  }
+  for (Arm* arm : arms) {
+    BenchCase& result = arm->result;
+    result.clocks = clocks;
+    result.warm_ups = warm_ups;
+    result.gated = !site.on_host() && gate == TimerGate::closed;
+    result.run.seconds = quantile(result.samples_seconds, 0.5);
+    result.run.samples = static_cast<std::int64_t>(result.samples_seconds.size());
+  }
+}
+
+}  // namespace
+
+double quantile(std::vector<double> samples, double fraction) {
+  std::sort(samples.begin(), samples.end());
+  const double place = fraction * static_cast<double>(samples.size() - 1);
+  const double below = std::floor(place);
+  const auto index = static_cast<std::size_t>(below);
+  const std::size_t next = std::min(index + 1, samples.size() - 1);
+  return samples[index] + (place - below) * (samples[next] - samples[index]);
+}
+
+std::int64_t min_bytes(const GroupedGemmProblem& problem, std::span<const std::int64_t> counts) {
+  const std::int64_t element = problem.format == Format::bf16 ? 2 : 4;
+  const std::int64_t result = size_bytes(problem.d_dtype);
+  const std::int64_t matrix = problem.n * problem.k;
+  std::int64_t rows = 0, active = 0;
+  for (const std::int64_t count : counts) {
+    rows += count;
+    active += count > 0 ? 1 : 0;
+  }
+  if (problem.pass == Pass::wgrad) {
+    // Every dw[e] is written, that of an empty expert too.
+    return element * rows * (problem.n + problem.k) + result * problem.num_experts * matrix;
+  }
+  const bool forward = problem.pass == Pass::forward;
+  return element * (rows * (forward ? problem.k : problem.n) + active * matrix) +
+         result * rows * (forward ? problem.n : problem.k);
+}
+
+const planner::DeviceModel* peak_model(const DeviceInfo& device) {
+  struct Name {
+    const char* part;
+    const char* preset;
+  };
+  // The first that fits; a longer name stands before its own part.
+  static constexpr Name kNames[] = {
+      {"GB300", "gb300"}, {"GB200", "gb200"},         {"B300", "b300"}, {"B200", "b200"},
+      {"H200", "h200"},   {"H100 PCIe", "h100-pcie"}, {"H100", "h100"}, {"A100", "a100"}};
+  if (device.device.kind != DeviceKind::cuda) return nullptr;
+  for (const Name& name : kNames) {
+    if (device.name.find(name.part) != std::string::npos) {
+      return &planner::device_preset(name.preset);
+    }
+  }
+  return nullptr;
+}
+
+double roofline_fraction(const BenchCase& one, const DeviceInfo& device) {
+  const planner::DeviceModel* peak = peak_model(device);
+  if (peak == nullptr || one.problem.format != Format::bf16) return 0;
+  const double bound =
+      std::max(static_cast<double>(one.run.useful_flops) / peak->bf16_flops_per_second.value,
+               static_cast<double>(one.min_bytes) / peak->dram_bytes_per_second.value);
+  return bound / one.run.seconds;
+}
+
+void bench_gemm(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
+                std::uint64_t seed, std::int64_t samples, const CaseProgress& progress,
+                BenchResults& results) {
+  end_offsets(record.counts);  // refuses rows past int32 before the problem is looked at
+  const GroupedGemmProblem problem =
+      gemm_problem(flags, static_cast<std::int64_t>(record.counts.size()), record.rows());
+  RunResults planning;
+  const std::vector<PlannedGemm> planned =
+      plan_strategies(record, flags, device, problem, planning);
+  results.skipped.insert(results.skipped.end(), planning.skipped.begin(), planning.skipped.end());
+  if (planned.empty()) return;
+  require_memory(memory_need(problem, planned, device));
+  GemmTensors tensors = make_operands(problem, record, seed);
+  const Site site(device.device);
+  tensors.stage(site);
+  std::vector<Arm> arms;
+  for (const PlannedGemm& plan : planned) {
+    progress(plan.strategy, 0);
+    Arm arm{&plan.gemm, SiteWorkspace(plan.gemm.workspace_bytes(), site.stream()),
+            describe(record, flags, device, plan.gemm, seed)};
+    arm.result.run.check = execute_and_check(plan.gemm, tensors, arm.workspace, site, seed);
+    const CheckResult& check = arm.result.run.check;
+    if (check.mismatches > 0) {
+      results.wrong.push_back(std::move(arm.result.run));
+    } else if (check.elements == 0) {
+      results.skipped.push_back({place_of(record) + ", " + std::string(name(plan.strategy)),
+                                 "no expert has a row, so there is nothing to check or to time"});
+    } else {
+      arms.push_back(std::move(arm));
+    }
+  }
+  std::vector<Arm*> gated, waiting;
+  for (Arm& arm : arms) {
+    const bool waits = !site.on_host() && waits_for_device(arm.result.run.strategy);
+    (waits ? waiting : gated).push_back(&arm);
+  }
+  time_arms(gated, tensors.staged(), site, samples, TimerGate::closed);
+  time_arms(waiting, tensors.staged(), site, samples, TimerGate::open);
+  for (Arm& arm : arms) results.cases.push_back(std::move(arm.result));
+}
+
+}  // namespace moesaic::cli

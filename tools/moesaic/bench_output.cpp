@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// How `bench` shows its cases to people.
+#include <algorithm>
+
+#include "arguments.hpp"
+#include "bench.hpp"
+#include "table.hpp"
+#include "text.hpp"
+
+namespace moesaic::cli {
+namespace {
+
+/// Time of the grouped strategy on the same product of the same record; 0 if it did not run.
+double grouped_seconds(const std::vector<BenchCase>& cases, const BenchCase& one) {
+  for (const BenchCase& other : cases) {
+    const bool same = other.problem.pass == one.problem.pass && other.problem.n == one.problem.n &&
+                      other.problem.k == one.problem.k && other.counts == one.counts &&
+                      other.run.projection == one.run.projection;
+    if (same && other.problem.strategy == Strategy::grouped) return other.run.seconds;
+  }
+  return 0;
+}
+
+std::string clock_words(const TelemetrySummary& clocks) {
+  if (clocks.samples == 0) return "-";
+  return format("%.0f", clocks.sm_mhz_median) + (clocks.throttled() ? " throttled" : "");
+}
+
+}  // namespace
+
+std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& device) {
+  const bool compares = std::any_of(cases.begin(), cases.end(),
+                                    [](const BenchCase& one) { return one.base_seconds > 0; });
+  std::vector<Column> columns = {{"routing", Align::left},
+                                 {"layer"},
+                                 {"experts"},
+                                 {"rows"},
+                                 {"pass", Align::left},
+                                 {"N x K"},
+                                 {"strategy", Align::left},
+                                 {"median"},
+                                 {"p05"},
+                                 {"p95"},
+                                 {"/ grouped"},
+                                 {"useful TFLOP/s"},
+                                 {"physical TFLOP/s"},
+                                 {"roofline"},
+                                 {"SM MHz"},
+                                 {"check", Align::left},
+                                 {"implementation", Align::left}};
+  if (compares) columns.push_back({"/ base"});
+  Table table(columns);
+  for (const BenchCase& one : cases) {
+    const double grouped = grouped_seconds(cases, one);
+    const double roofline = roofline_fraction(one, device);
+    std::vector<std::string> words = {
+        one.run.source,
+        std::to_string(one.run.layer),
+        std::to_string(one.run.experts),
+        grouped_digits(one.run.rows),
+        std::string(name(one.run.pass)),
+        format("%lld x %lld", static_cast<long long>(one.problem.n),
+               static_cast<long long>(one.problem.k)),
+        std::string(name(one.problem.strategy)),
+        duration(one.run.seconds),
+        duration(quantile(one.samples_seconds, 0.05)),
+        duration(quantile(one.samples_seconds, 0.95)),
+        grouped > 0 ? format("%.2f", one.run.seconds / grouped) : "-",
+        format("%.4g", one.run.useful_tflops()),
+        format("%.4g", one.run.physical_tflops()),
+        roofline > 0 ? percent(roofline) : "-",
+        clock_words(one.clocks),
+        grouped_digits(one.run.check.elements) + format(" ok, worst %.2f", one.run.check.worst),
+        one.run.implementation};
+    if (compares) words.push_back(one.base_seconds > 0 ? format("%.3f", one.ratio_to_base()) : "-");
+    table.add(std::move(words));
+  }
+  return table.text() +
+         "\nMedian of a short burst after warm-ups. Useful counts rows that carry a route; "
+         "physical "
+         "counts every row that was multiplied.\n";
+}
+
+}  // namespace moesaic::cli

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Result rows, schema moesaic.bench/1, written and read back.
+#include <array>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "arguments.hpp"
+#include "bench.hpp"
+#include "moesaic/build_info.hpp"
+#include "operands.hpp"
+#include "text.hpp"
+
+namespace moesaic::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kSchema = "moesaic.bench/1";
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc)};
+}
+
+Json cpu_json() {
+  const CpuInfo cpu = cpu_info();
+  return {
+      {"kind", "cpu"}, {"name", cpu.model}, {"threads", cpu.threads}, {"features", cpu.features}};
+}
+
+Json device_json(const BenchSetting& setting) {
+  const DeviceInfo& device = setting.device;
+  if (device.device.kind == DeviceKind::cpu) return cpu_json();
+  const DeviceCircumstances& around = setting.circumstances;
+  Json json = {{"kind", "cuda"},
+               {"name", device.name},
+               {"cc", device.compute_capability},
+               {"sms", device.num_sms},
+               {"l2_bytes", device.l2_bytes},
+               {"driver", around.driver},
+               {"ecc", around.ecc},
+               {"power_limit_w", around.power_limit_w},
+               {"peak", nullptr}};
+  if (const planner::DeviceModel* peak = peak_model(device); peak != nullptr) {
+    json["peak"] = {{"bf16_flops_per_second", peak->bf16_flops_per_second.value},
+                    {"bf16_source", peak->bf16_flops_per_second.source},
+                    {"dram_bytes_per_second", peak->dram_bytes_per_second.value},
+                    {"dram_source", peak->dram_bytes_per_second.source}};
+  }
+  return json;
+}
+
+Json clocks_json(const TelemetrySummary& clocks) {
+  if (clocks.samples == 0) return nullptr;
+  return {{"samples", clocks.samples},
+          {"sm_mhz", {{"min", clocks.sm_mhz_min}, {"median", clocks.sm_mhz_median}}},
+          {"mem_mhz", clocks.mem_mhz},
+          {"temp_c", clocks.temp_c},
+          {"power_w", clocks.power_w},
+          {"throttled", clocks.throttled()},
+          {"throttle_reasons", throttle_reasons(clocks.reasons)}};
+}
+
+/// What makes two rows the same case, with the routing.
+Json problem_json(const BenchCase& one) {
+  const GroupedGemmProblem& problem = one.problem;
+  Json json = {{"pass", name(problem.pass)},
+               {"proj", name(one.run.projection)},
+               {"strategy", name(problem.strategy)},
+               {"dtype", dtype_word(problem.format)},
+               {"d_dtype", moesaic::name(problem.d_dtype)},
+               {"d", one.run.d},
+               {"h", one.run.h},
+               {"experts", problem.num_experts},
+               {"max_rows", problem.max_rows},
+               {"n", problem.n},
+               {"k", problem.k},
+               {"weights", name(problem.weights)},
+               {"tail", name(problem.tail)}};
+  // Another capacity is another product for this strategy alone.
+  if (problem.strategy == Strategy::padded_bmm) json["capacity"] = to_string(problem.capacity);
+  return json;
+}
+
+Json routing_json(const BenchCase& one) {
+  const planner::LoadMetrics load = planner::measure_load(one.counts);
+  return {{"name", one.run.source},
+          {"seed", one.seed},
+          {"label", one.run.label},
+          {"layer", one.run.layer},
+          {"step", one.run.step},
+          {"rank", one.run.rank < 0 ? Json(nullptr) : Json(one.run.rank)},
+          {"experts", load.experts},
+          {"rows", load.useful_rows},
+          {"active_experts", load.active_experts},
+          {"max_rows", load.max_rows},
+          {"effective_experts", load.effective_experts},
+          {"offs", end_offsets(one.counts)}};
+}
+
+Json timing_json(const BenchCase& one) {
+  const std::vector<double>& samples = one.samples_seconds;
+  return {{"regime", "short_burst"},          {"gated", one.gated},
+          {"warm_ups", one.warm_ups},         {"samples", samples.size()},
+          {"median_s", one.run.seconds},      {"p05_s", quantile(samples, 0.05)},
+          {"p95_s", quantile(samples, 0.95)}, {"min_s", quantile(samples, 0)}};
+}
+
+Json derived_json(const BenchCase& one, const DeviceInfo& device) {
+  const double roofline = roofline_fraction(one, device);
+  Json json = {{"tflops_useful", one.run.useful_tflops()},
+               {"tflops_physical", one.run.physical_tflops()},
+               {"padding_fraction", one.run.padding_fraction},
+               {"overflow_rows", one.run.overflow_rows},
+               {"roofline_fraction", roofline > 0 ? Json(roofline) : Json(nullptr)},
+               {"ratio_to_base", nullptr}};
+  if (one.base_seconds > 0) json["ratio_to_base"] = one.ratio_to_base();
+  return json;
+}
+
+/// What rows of one case have in common, whatever was added to the schema beside it.
+std::string key_of(const Json& device_name, const Json& problem, const Json& offs) {
+  return device_name.dump() + problem.dump() + offs.dump();
+}
+
+}  // namespace
+
+std::string bench_row(const BenchCase& one, const BenchSetting& setting) {
+  const BuildInfo build = build_info();
+  const Json row = {{"schema", kSchema},
+                    {"date", utc_now()},
+                    {"git", {{"sha", build.git_sha}, {"dirty", build.git_dirty}}},
+                    {"command", setting.command},
+                    {"device", device_json(setting)},
+                    {"toolchain",
+                     {{"compiler", build.compiler},
+                      {"build_type", build.build_type},
+                      {"onednn", build.onednn_version},
+                      {"cuda", setting.circumstances.runtime}}},
+                    {"clocks", clocks_json(one.clocks)},
+                    {"problem", problem_json(one)},
+                    {"routing", routing_json(one)},
+                    {"implementation", one.run.implementation},
+                    {"timing", timing_json(one)},
+                    {"work",
+                     {{"useful_flops", one.run.useful_flops},
+                      {"executed_flops", one.run.executed_flops},
+                      {"min_bytes", one.min_bytes}}},
+                    {"derived", derived_json(one, setting.device)},
+                    {"check",
+                     {{"reference", "sums in double precision, sampled rows of every expert"},
+                      {"worst_element", one.run.check.worst},
+                      {"elements", one.run.check.elements},
+                      {"mismatches", one.run.check.mismatches}}}};
+  return row.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+BenchBase::BenchBase(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) refuse("--compare", "a file of rows that can be read", path);
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.empty()) continue;
+    const Json row = Json::parse(line, nullptr, false);
+    const std::string place = "--compare: " + path + " line " + std::to_string(number);
+    if (!row.is_object() || row.value("schema", Json()) != kSchema) {
+      refuse(place, std::string("a JSON object of schema ") + kSchema, line.substr(0, 40));
+    }
+    const Json device = row.value("device", Json::object()), timing = row.value("timing", Json()),
+               routing = row.value("routing", Json());
+    if (!device.is_object() || !timing.is_object() || !timing.contains("median_s") ||
+        !timing["median_s"].is_number() || timing["median_s"].get<double>() <= 0) {
+      refuse(place, "a row with timing.median_s above 0", line.substr(0, 40));
+    }
+    const Json offs = routing.is_object() ? routing.value("offs", Json()) : Json();
+    rows_.push_back({key_of(device.value("name", Json()), row.value("problem", Json()), offs),
+                     timing["median_s"].get<double>()});
+  }
+  if (rows_.empty()) refuse("--compare", "at least one row", path + ", which has none");
+}
+
+std::optional<double> BenchBase::seconds(const BenchCase& one, const DeviceInfo& device) const {
+  const std::string key = key_of(device.name, problem_json(one), end_offsets(one.counts));
+  for (auto row = rows_.rbegin(); row != rows_.rend(); ++row) {
+    if (row->key == key) return row->seconds;
+  }
+  return std::nullopt;
+}
+
+}  // namespace moesaic::cli

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// moesaic bench: which comparisons, their rows, and how they stand to those of an earlier run.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arguments.hpp"
+#include "bench.hpp"
+#include "commands.hpp"
+#include "machine.hpp"
+#include "progress.hpp"
+#include "selection.hpp"
+#include "text.hpp"
+
+namespace moesaic::cli {
+namespace {
+
+/// One product of one record.
+struct Comparison {
+  routing::Record record;
+  RunFlags flags;
+  [[nodiscard]] double work() const {
+    const GroupedGemmProblem problem =
+        gemm_problem(flags, static_cast<std::int64_t>(record.counts.size()), record.rows());
+    return static_cast<double>(record.rows() + 1) * static_cast<double>(problem.n) *
+           static_cast<double>(problem.k);
+  }
+};
+
+/// A file that is read for every number of rows says the same each time.
+void add_new(const std::vector<std::string>& lines, std::vector<std::string>& all) {
+  for (const std::string& line : lines) {
+    if (std::find(all.begin(), all.end(), line) == all.end()) all.push_back(line);
+  }
+}
+
+/// Every number of rows, record, shape, pass and projection; the outermost varies slowest.
+std::vector<Comparison> comparisons(const Options& options, InputReport& report) {
+  std::vector<std::optional<std::int64_t>> rows(options.bench.rows.begin(),
+                                                options.bench.rows.end());
+  if (rows.empty()) rows.push_back(std::nullopt);
+  std::vector<Comparison> all;
+  for (const planner::LayerShape& shape : options.bench.shapes) {
+    for (const std::optional<std::int64_t>& count : rows) {
+      InputOptions input = options.input;
+      input.rows = count;
+      ChosenRecords chosen = choose_records(input, shape.training);
+      for (const routing::Record& record : chosen.records) {
+        for (const planner::Projection projection : options.bench.projections) {
+          for (const RunPass pass : options.bench.passes) {
+            RunFlags flags = options.run;
+            flags.shape = shape;
+            flags.pass = pass;
+            flags.projection = projection;
+            all.push_back({record, std::move(flags)});
+          }
+        }
+      }
+      add_new(chosen.report.notes, report.notes);
+      add_new(chosen.report.warnings, report.warnings);
+    }
+  }
+  return all;
+}
+
+/// Where rows go: a file that is appended to, standard output, or nowhere.
+class RowSink {
+ public:
+  explicit RowSink(const std::string& path) : to_stdout_(path == "-") {
+    if (path.empty() || to_stdout_) return;
+    file_.reset(std::fopen(path.c_str(), "a"));
+    if (file_ == nullptr) refuse("--json", "a file that can be written", path);
+  }
+  void write(const std::string& row) {
+    std::FILE* target = to_stdout_ ? stdout : file_.get();
+    if (target == nullptr) return;
+    // Flushed: a later failure costs no row.
+    if (std::fputs((row + "\n").c_str(), target) < 0 || std::fflush(target) != 0) {
+      throw Error(ErrorCode::invalid_argument,
+                  "--json: expected rows to be written, but writing failed");
+    }
+  }
+  [[nodiscard]] bool takes_stdout() const { return to_stdout_; }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+  };
+  bool to_stdout_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+/// Refuses a base that has none of the cases, before anything is timed.
+void require_match(const BenchBase& base, const std::vector<Comparison>& all,
+                   const Options& options, const DeviceInfo& device) {
+  for (const Comparison& comparison : all) {
+    for (const Strategy strategy : options.run.strategies) {
+      BenchCase one;
+      one.run = describe_case(comparison.record, comparison.flags, device, strategy);
+      one.problem = gemm_problem(comparison.flags, one.run.experts, one.run.rows);
+      one.problem.strategy = strategy;
+      one.counts = comparison.record.counts;
+      if (base.seconds(one, device)) return;
+    }
+  }
+  refuse("--compare", "rows of at least one of these cases on " + device.name,
+         options.bench.compare_path + ", which has none");
+}
+
+/// Runs one comparison and hands its rows on.
+void run_one(const Comparison& comparison, const BenchSetting& setting, const Options& options,
+             const BenchBase* base, RowSink& sink, const CaseProgress& told,
+             BenchResults& results) {
+  const std::size_t before = results.cases.size();
+  bench_gemm(comparison.record, comparison.flags, setting.device, options.input.seed,
+             options.bench.samples, told, results);
+  for (std::size_t i = before; i < results.cases.size(); ++i) {
+    BenchCase& one = results.cases[i];
+    if (base != nullptr) one.base_seconds = base->seconds(one, setting.device).value_or(0);
+    sink.write(bench_row(one, setting));
+  }
+}
+
+BenchResults run_all(const std::vector<Comparison>& all, const BenchSetting& setting,
+                     const Options& options, const BenchBase* base, RowSink& sink) {
+  double total = 0, done = 0;
+  for (const Comparison& comparison : all) total += comparison.work();
+  Progress progress("bench", total);
+  BenchResults results;
+  for (const Comparison& comparison : all) {
+    const CaseProgress told = [&](Strategy strategy, double) {
+      progress.update(done, place_of(comparison.record) + " " +
+                                std::string(name(comparison.flags.pass)) + " " +
+                                std::string(name(strategy)));
+    };
+    run_one(comparison, setting, options, base, sink, told, results);
+    done += comparison.work();
+  }
+  return results;
+}
+
+/// What went wrong, on stderr. True when nothing did.
+bool report_failures(const BenchResults& results, const BenchFlags& flags) {
+  for (const RunCase& one : results.wrong) {
+    const Mismatch first = one.check.first.value_or(Mismatch{});
+    std::fprintf(
+        stderr,
+        "moesaic bench: %s: %lld of %lld elements wrong, not timed; first %s (expert %lld, "
+        "row %lld, column %lld, got %s, want %s)\n",
+        one.implementation.c_str(), static_cast<long long>(one.check.mismatches),
+        static_cast<long long>(one.check.elements), first.tensor.c_str(),
+        static_cast<long long>(first.expert), static_cast<long long>(first.row),
+        static_cast<long long>(first.column), element_text(first.got).c_str(),
+        element_text(first.want).c_str());
+  }
+  bool fast = true;
+  for (const BenchCase& one : results.cases) {
+    if (one.base_seconds <= 0 || one.ratio_to_base() <= 1 + flags.threshold) continue;
+    fast = false;
+    std::fprintf(stderr, "moesaic bench: %s, %lld rows, %s %s: %s, %.3f times the %s in %s\n",
+                 one.run.source.c_str(), static_cast<long long>(one.run.rows),
+                 std::string(name(one.run.pass)).c_str(),
+                 std::string(name(one.problem.strategy)).c_str(), duration(one.run.seconds).c_str(),
+                 one.ratio_to_base(), duration(one.base_seconds).c_str(),
+                 flags.compare_path.c_str());
+  }
+  return fast && results.wrong.empty();
+}
+
+}  // namespace
+
+ExitCode cmd_bench(const Options& options) {
+  InputReport report;
+  const std::vector<Comparison> all = comparisons(options, report);
+  const auto has_rows = [](const Comparison& one) { return !one.record.dense(); };
+  if (std::none_of(all.begin(), all.end(), has_rows)) {
+    refuse("input", "a record with rows, since nothing else can be timed",
+           options.input.inputs.front() + ", which has none");
+  }
+  const Comparison& first = all.front();
+  const DeviceChoice choice = choose_device(options.run.backend, [&](const DeviceInfo& device) {
+    return why_not_on(device, first.flags, first.record);
+  });
+  std::unique_ptr<BenchBase> base;
+  if (!options.bench.compare_path.empty()) {
+    base = std::make_unique<BenchBase>(options.bench.compare_path);
+    require_match(*base, all, options, choice.device);
+  }
+  RowSink sink(options.bench.json_path);
+  print_report(report, "bench", true);
+  print_choice(choice, "bench");
+  const BenchSetting setting{options.command, choice.device,
+                             device_circumstances(choice.device.device)};
+  const BenchResults results = run_all(all, setting, options, base.get(), sink);
+  for (const SkippedCase& skipped : results.skipped) {
+    std::fprintf(stderr, "moesaic bench: skipped %s: %s\n", skipped.where.c_str(),
+                 skipped.reason.c_str());
+  }
+  if (results.cases.empty() && results.wrong.empty()) {
+    throw Error(ErrorCode::unsupported, "nothing could be timed here; the reasons stand above");
+  }
+  if (!sink.takes_stdout()) std::fputs(bench_text(results.cases, choice.device).c_str(), stdout);
+  if (!report_failures(results, options.bench)) return ExitCode::check_failed;
+  const bool throttled = std::any_of(results.cases.begin(), results.cases.end(),
+                                     [](const BenchCase& one) { return one.clocks.throttled(); });
+  return options.output.strict && (throttled || !results.skipped.empty()) ? ExitCode::skipped
+                                                                          : ExitCode::fine;
+}
+
+}  // namespace moesaic::cli
