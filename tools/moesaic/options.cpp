@@ -19,8 +19,8 @@ constexpr std::int64_t kMaxCount = std::numeric_limits<std::int64_t>::max();
 
 /// Adds a flag with a value that `read` turns into its meaning; `read` refuses by name.
 void add(CLI::App& app, const std::string& flag, const std::string& value, const std::string& help,
-         std::function<void(const std::string&)> read) {
-  app.add_option_function<std::string>(flag, std::move(read), help)->type_name(value);
+         const std::function<void(const std::string&)>& read) {
+  app.add_option_function<std::string>(flag, read, help)->type_name(value);
 }
 
 void add_integer(CLI::App& app, const std::string& flag, const std::string& help,

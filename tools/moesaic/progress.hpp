@@ -3,9 +3,8 @@
 // only once the work has lasted two seconds, and gone when the work ends or is interrupted.
 #pragma once
 
-#include <csignal>
-
 #include <chrono>
+#include <csignal>
 #include <string>
 
 namespace moesaic::cli {

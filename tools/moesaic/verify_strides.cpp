@@ -123,7 +123,7 @@ CaseOutcome stretched_case(const GroupedGemm& gemm, GemmFixture& fixture, const 
 /// Why what one case needs cannot be reserved here; empty when it can.
 std::string why_not_reserved(const Site& site) {
   try {
-    const Reserved probe(static_cast<std::size_t>(3 * 5 * kExpertStride * 4), site);
+    const Reserved probe(static_cast<std::size_t>(std::int64_t{3} * 5 * kExpertStride * 4), site);
     return {};
   } catch (const Error& error) {
     return error.what();

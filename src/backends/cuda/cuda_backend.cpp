@@ -27,11 +27,11 @@ class Sm90Grouped final : public GroupedGemmImplementation {
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] Support supports(const PlanRequest& request) const override {
-    const Support grouped = launch::supports_grouped(request, Strategy::grouped);
+    Support grouped = launch::supports_grouped(request, Strategy::grouped);
     if (!grouped) {
       return grouped;
     }
-    const Support match = launch::matches(instance_, request.problem, request.device.num_sms);
+    Support match = launch::matches(instance_, request.problem, request.device.num_sms);
     if (!match) {
       return match;
     }
@@ -61,7 +61,7 @@ class CublasPaddedBmm final : public GroupedGemmImplementation {
       return {false, "cuBLAS would add zeros to the dw of experts without rows, and -0 became +0"};
     }
     // The grouped kernel computes what overflows.
-    const Support grouped = launch::supports_grouped(request, Strategy::padded_bmm);
+    Support grouped = launch::supports_grouped(request, Strategy::padded_bmm);
     return grouped ? launch::supports_baseline(request, Strategy::padded_bmm) : grouped;
   }
   [[nodiscard]] std::shared_ptr<const detail::GroupedGemmImpl> make(
@@ -105,6 +105,7 @@ class CudaBackend final : public Backend {
     static const CublasHostLoop loop;
     static const std::vector<const GroupedGemmImplementation*> all = [] {
       std::vector<const GroupedGemmImplementation*> list;
+      list.reserve(instances.size() + 2);
       for (const Sm90Grouped& instance : instances) {
         list.push_back(&instance);
       }

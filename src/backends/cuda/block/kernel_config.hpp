@@ -55,13 +55,14 @@ struct KernelConfig {
     return columns_per_warpgroup() / panel_columns();
   }
   [[nodiscard]] MOESAIC_HD constexpr math::SmemMap smem() const {
-    return math::smem_map({.tile_m = tile_m,
-                           .tile_n = tile_n,
-                           .block_k = kBlockK,
-                           .stages = stages,
-                           .element_bytes = 2,
-                           .staging_bytes = kConsumerWarpgroups * kStagingPanels * kPanelBytes,
-                           .num_barriers = 2 * stages});
+    return math::smem_map(
+        {.tile_m = tile_m,
+         .tile_n = tile_n,
+         .block_k = kBlockK,
+         .stages = stages,
+         .element_bytes = 2,
+         .staging_bytes = std::int64_t{kConsumerWarpgroups} * kStagingPanels * kPanelBytes,
+         .num_barriers = std::int64_t{2} * stages});
   }
   /// The walk's table stands behind everything else.
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t smem_bytes() const {

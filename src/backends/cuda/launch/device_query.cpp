@@ -43,6 +43,7 @@ std::vector<DeviceInfo> query_devices(std::string& why_none) {
     return {};
   }
   std::vector<DeviceInfo> devices;
+  devices.reserve(static_cast<std::size_t>(count));
   for (int index = 0; index < count; ++index) {
     devices.push_back(describe(index));
   }
