@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/implementations.hpp"
+#include "support/parameters.hpp"
 
 namespace moesaic::testing {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 constexpr double kDensity = 0.5;
 constexpr std::int64_t kN = 40, kK = 24;
 
-using Parameter = std::tuple<Implementation, Pass, WeightStorage>;
+using Parameter = PassAndStorage;
 
 class Exact : public ::testing::TestWithParam<Parameter> {
  protected:
@@ -196,21 +197,16 @@ TEST_P(Exact, OneWorkspaceServesManyExecutes) {
   }
 }
 
-std::string parameter_name(const ::testing::TestParamInfo<Parameter>& instance) {
-  return test_name(std::get<Implementation>(instance.param).name + "_" +
-                   std::string(name(std::get<Pass>(instance.param))) + "_" +
-                   std::string(name(std::get<WeightStorage>(instance.param))));
-}
 INSTANTIATE_TEST_SUITE_P(All, Exact,
                          ::testing::Combine(::testing::ValuesIn(runnable()),
                                             ::testing::ValuesIn(kAllPasses),
                                             ::testing::ValuesIn(kAllStorages)),
-                         parameter_name);
+                         pass_and_storage_name);
 INSTANTIATE_TEST_SUITE_P(All, ExactWeights,
                          ::testing::Combine(::testing::ValuesIn(runnable()),
                                             ::testing::Values(Pass::wgrad),
                                             ::testing::ValuesIn(kAllStorages)),
-                         parameter_name);
+                         pass_and_storage_name);
 
 TEST(Implementations, EveryStrategyRunsWhereOnednnDoes) {
   GroupedGemmProblem problem = make_problem(Pass::forward, WeightStorage::enk, kBf16, 1, 8, 8, 8);

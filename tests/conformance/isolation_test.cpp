@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "support/implementations.hpp"
+#include "support/parameters.hpp"
 
 namespace moesaic::testing {
 namespace {
 
-using Parameter = std::tuple<Implementation, Pass, WeightStorage>;
+using Parameter = PassAndStorage;
 
 class Isolation : public ::testing::TestWithParam<Parameter> {
  protected:
@@ -211,21 +212,16 @@ TEST_P(IsolationRows, WeightsSharedByStrideZero) {
   EXPECT_EQ(integer_mismatch(run), "");
 }
 
-std::string parameter_name(const ::testing::TestParamInfo<Parameter>& instance) {
-  return test_name(std::get<Implementation>(instance.param).name + "_" +
-                   std::string(name(std::get<Pass>(instance.param))) + "_" +
-                   std::string(name(std::get<WeightStorage>(instance.param))));
-}
 INSTANTIATE_TEST_SUITE_P(All, Isolation,
                          ::testing::Combine(::testing::ValuesIn(runnable()),
                                             ::testing::ValuesIn(kAllPasses),
                                             ::testing::ValuesIn(kAllStorages)),
-                         parameter_name);
+                         pass_and_storage_name);
 INSTANTIATE_TEST_SUITE_P(All, IsolationRows,
                          ::testing::Combine(::testing::ValuesIn(runnable()),
                                             ::testing::Values(Pass::forward, Pass::dgrad),
                                             ::testing::ValuesIn(kAllStorages)),
-                         parameter_name);
+                         pass_and_storage_name);
 
 }  // namespace
 }  // namespace moesaic::testing

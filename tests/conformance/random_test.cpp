@@ -10,11 +10,12 @@
 #include <utility>
 
 #include "support/implementations.hpp"
+#include "support/parameters.hpp"
 
 namespace moesaic::testing {
 namespace {
 
-using Parameter = std::tuple<Implementation, Pass, WeightStorage>;
+using Parameter = PassAndStorage;
 
 class Random : public ::testing::TestWithParam<Parameter> {
  protected:
@@ -176,26 +177,21 @@ TEST_P(RandomRows, BatchInvariantRowsAreTheSameInAnyCompany) {
   }
 }
 
-std::string parameter_name(const ::testing::TestParamInfo<Parameter>& instance) {
-  return test_name(std::get<Implementation>(instance.param).name + "_" +
-                   std::string(name(std::get<Pass>(instance.param))) + "_" +
-                   std::string(name(std::get<WeightStorage>(instance.param))));
-}
 INSTANTIATE_TEST_SUITE_P(All, Random,
                          ::testing::Combine(::testing::ValuesIn(runnable()),
                                             ::testing::ValuesIn(kAllPasses),
                                             ::testing::ValuesIn(kAllStorages)),
-                         parameter_name);
+                         pass_and_storage_name);
 INSTANTIATE_TEST_SUITE_P(All, RandomGroupedStrategy,
                          ::testing::Combine(::testing::ValuesIn(runnable({Strategy::grouped})),
                                             ::testing::ValuesIn(kAllPasses),
                                             ::testing::ValuesIn(kAllStorages)),
-                         parameter_name);
+                         pass_and_storage_name);
 INSTANTIATE_TEST_SUITE_P(All, RandomRows,
                          ::testing::Combine(::testing::ValuesIn(runnable()),
                                             ::testing::Values(Pass::forward, Pass::dgrad),
                                             ::testing::ValuesIn(kAllStorages)),
-                         parameter_name);
+                         pass_and_storage_name);
 
 }  // namespace
 }  // namespace moesaic::testing
