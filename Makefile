@@ -4,7 +4,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test lint format asan bench clean
+.PHONY: help setup configure build demo test lint format asan sanitize bench clean
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 RELEASE := build/release
@@ -41,6 +41,9 @@ asan: setup  ## Run the tests under AddressSanitizer and UndefinedBehaviorSaniti
 	@cmake --preset asan
 	@cmake --build --preset asan --parallel $(JOBS)
 	@JOBS=$(JOBS) scripts/run_tests.sh build/asan
+
+sanitize: build  ## Run the small device tests under the tools of compute-sanitizer (needs a GPU)
+	@scripts/sanitize_device.sh $(RELEASE)/tests/device/moesaic_device_test
 
 bench: build  ## Build and run the micro-benchmarks
 	@scripts/bench.sh $(RELEASE)/bench
