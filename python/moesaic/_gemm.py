@@ -237,7 +237,7 @@ class Plan:
     """A planned product with its layout; shared freely between threads."""
 
     def __init__(self, call, num_sms=0, names=None):
-        self._library = _library.library()
+        self._library = _library.load()
         handle = ctypes.c_void_p()
         options = _library.PlanOptions(num_sms=num_sms)
         _library.check(self._library.moesaic_gemm_create(
@@ -276,7 +276,7 @@ def candidates(pass_="forward", *, num_experts, max_rows, n, k, device="cpu", dt
     Names as in the C++ API: forward, dgrad or wgrad; bf16 or f32; enk or ekn; leave or zero;
     grouped, padded_bmm or host_loop. max_rows is M, the capacity of the buffers.
     """
-    library = _library.library()
+    library = _library.load()
     problem = _to_problem(pass_=pass_, dtype=dtype, d_dtype=d_dtype, num_experts=num_experts,
                           max_rows=max_rows, n=n, k=k, weights=weights, tail=tail,
                           accumulate=accumulate, strategy=strategy)
@@ -297,6 +297,6 @@ def candidates(pass_="forward", *, num_experts, max_rows, n, k, device="cpu", dt
 def read_workspace_fault(data, size_bytes, device, stream=None):
     """Reads and clears the record of one workspace; None when there is none."""
     record = _library.FaultRecord()
-    _library.check(_library.library().moesaic_read_fault(
+    _library.check(_library.load().moesaic_read_fault(
         _library.Workspace(data, size_bytes), to_device(device), stream, record))
     return Fault(FAULT_KINDS[record.kind], record.expert, record.value) if record.kind else None

@@ -120,7 +120,7 @@ def _places():
     return places
 
 
-def _load():
+def _open():
     places = _places()
     found = next((place for place in places if place.is_file()), None)
     if found is None:
@@ -141,19 +141,19 @@ def _load():
     return library
 
 
-def library():
+def load():
     """The loaded library; loads it on the first call."""
     global _loaded
     if _loaded is None:
         with _lock:
             if _loaded is None:
-                _loaded = _load()
+                _loaded = _open()
     return _loaded
 
 
 def error(status, names=None):
     """The exception for a status; `names` maps the C argument names to the caller's."""
-    message = library().moesaic_last_error().decode()
+    message = load().moesaic_last_error().decode()
     # "d: expected memory apart from a, got …" is "out: expected memory apart from mat_a, got …".
     message = re.sub(r"^\w+(?=:)|(?<=memory apart from )\w+",
                      lambda found: (names or {}).get(found[0], found[0]), message)
@@ -167,4 +167,4 @@ def check(status, names=None):
 
 def version():
     """Version, commit and what the loaded library was built with."""
-    return library().moesaic_version().decode()
+    return load().moesaic_version().decode()

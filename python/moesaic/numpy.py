@@ -125,7 +125,7 @@ def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, out=None):
 
 
 def _run_mlp(views, arrays, order, out, tail):
-    library, dtype = _library.library(), views["x"].dtype
+    library, dtype = _library.load(), views["x"].dtype
     rows, d = views["x"].shape
     problem = _library.ExpertMlpProblem(
         format=_gemm.FORMATS[dtype], order=ORDERS[order], activations=1, tail=_gemm.TAILS[tail],
