@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -81,6 +82,71 @@ TEST_P(Async, AReplayFollowsChangedOffsets) {
   }
 }
 
+// Tensor maps of the addresses before: cudnn-frontend#1126, DeepGEMM#414.
+TEST_P(Async, AnUpdatedGraphFollowsNewAddresses) {
+  CaseOnDevice first(make(GetParam()));
+  CaseOnDevice second(make(GetParam(), {900, 901, 902, 1100}));
+  const GroupedGemm plan = first.plan();
+  const Queue queue;
+  first.workspace(plan.workspace_bytes());
+  second.workspace(plan.workspace_bytes());
+  const Graph of_first(queue, [&] { first.execute(plan, queue.get()); });
+  const Graph of_second(queue, [&] { second.execute(plan, queue.get()); });
+  Graph graph(queue, [&] { first.execute(plan, queue.get()); });
+  for (int i = 0; i < 20; ++i) {
+    CaseOnDevice& on = i % 2 == 0 ? second : first;
+    graph.update(i % 2 == 0 ? of_second : of_first);
+    on.poison(queue.get());
+    graph.replay(queue);
+    on.compare(queue.get());
+    EXPECT_EQ(on.differences(queue.get()), "") << "replay " << i;
+  }
+}
+
+// A cache that ends with its thread while a graph still uses it: pytorch#192061, #193402.
+TEST_P(Async, AGraphOutlivesItsPlanAndItsThread) {
+  CaseOnDevice on(make(GetParam()));
+  const Queue queue;
+  std::unique_ptr<Graph> graph;
+  std::async(std::launch::async, [&] {
+    const GroupedGemm plan = on.plan();
+    on.workspace(plan.workspace_bytes());
+    graph = std::make_unique<Graph>(queue, [&] { on.execute(plan, queue.get()); });
+  }).get();
+  for (int i = 0; i < 3; ++i) {
+    on.poison(queue.get());
+    graph->replay(queue);
+    on.compare(queue.get());
+  }
+  EXPECT_EQ(on.differences(queue.get()), "");
+}
+
+// Work on whichever device is current: grouped_gemm#15, pytorch#134441.
+TEST_P(Async, TheDeviceNeedNotBeTheCurrentOne) {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  if (count < 2) GTEST_SKIP() << "one CUDA device here";
+  for (const Strategy strategy : {Strategy::grouped, Strategy::padded_bmm, Strategy::host_loop}) {
+    SCOPED_TRACE(name(strategy));
+    Case c = make(GetParam());
+    c.strategy = strategy;
+    CaseOnDevice on(c);
+    const Queue queue;
+    on.workspace(on.plan().workspace_bytes());
+    on.poison(queue.get());
+    const auto elsewhere = [&] {  // which device is current belongs to a thread
+      check(cudaSetDevice(1), "cudaSetDevice");
+      on.execute(on.plan(), queue.get());
+      int current = 0;
+      check(cudaGetDevice(&current), "cudaGetDevice");
+      return current;
+    };
+    EXPECT_EQ(std::async(std::launch::async, elsewhere).get(), 1);
+    on.compare(queue.get());
+    EXPECT_EQ(on.differences(queue.get()), "");
+  }
+}
+
 // The second replay hangs where two products share a workspace: TransformerEngine#3171.
 TEST_P(Async, TwoProductsOfOneWorkspaceReplayInOneGraph) {
   CaseOnDevice first(make(GetParam()));
@@ -136,6 +202,43 @@ TEST_P(Async, AnyNumberOfSmsComputesAllTiles) {
       c.weights = weights;
       expect_exact(c);
     }
+  }
+}
+
+class AsyncBaselines : public OnDevice {};
+// An operation that cannot be captured waits on the host without a word: pytorch#169970.
+TEST_F(AsyncBaselines, AHostLoopRefusesToBeCaptured) {
+  Case c = make(Pass::forward);
+  c.strategy = Strategy::host_loop;
+  CaseOnDevice on(c);
+  const GroupedGemm plan = on.plan();
+  const Queue queue;
+  on.workspace(plan.workspace_bytes());
+  EXPECT_THROW(Graph(queue, [&] { on.execute(plan, queue.get()); }), Error);
+  cudaGraph_t graph = nullptr;
+  cudaStreamEndCapture(queue.get(), &graph);
+  cudaGraphDestroy(graph);
+  cudaGetLastError();  // that of the capture, which was meant to fail
+  on.poison(nullptr);
+  on.execute(plan, nullptr);
+  on.compare(nullptr);
+  EXPECT_EQ(on.differences(nullptr), "");
+}
+TEST_F(AsyncBaselines, APaddedBatchFollowsChangedOffsetsInAReplay) {
+  Case c = make(Pass::forward);
+  c.strategy = Strategy::padded_bmm;
+  CaseOnDevice on(c);
+  const GroupedGemm plan = on.plan();
+  const Queue queue;
+  on.execute(plan, queue.get());  // cuBLAS loads its kernels
+  queue.wait();
+  const Graph graph(queue, [&] { on.execute(plan, queue.get()); });
+  for (std::int32_t i = 0; i < 5; ++i) {
+    on.prepare({i * 37, i * 37, i * 37 + 90, 1000 + i}, static_cast<std::uint64_t>(i), queue.get());
+    on.poison(queue.get());
+    graph.replay(queue);
+    on.compare(queue.get());
+    EXPECT_EQ(on.differences(queue.get()), "") << "replay " << i;
   }
 }
 

@@ -207,8 +207,7 @@ void CaseOnDevice::prepare(const std::vector<std::int32_t>& offs, std::uint64_t 
 
 void CaseOnDevice::compute_wanted(cudaStream_t stream) {
   const std::int64_t element_bytes = case_.d_dtype == DType::f32 ? 4 : 2;
-  fill_value(want_.bytes(), case_.d_dtype, d_bytes_ / element_bytes, case_.accumulate ? 3.0F : kNan,
-             stream);
+  fill_old(want_.bytes(), stream);
   std::byte* d = want_.bytes() + kGuard * element_bytes;
   plain_product(
       {case_.pass, is_enk(), case_.rows, case_.n, case_.k, problem_.num_experts, a(), b(), offs(),
@@ -236,10 +235,15 @@ void CaseOnDevice::prepare_random(const GroupedGemm& plan, cudaStream_t stream) 
         "cudaMemcpyAsync(first result)");
 }
 
-void CaseOnDevice::poison(cudaStream_t stream) {
-  fill_value(got_.bytes(), case_.d_dtype, d_bytes_ / (case_.d_dtype == DType::f32 ? 4 : 2),
-             case_.accumulate ? 3.0F : kNan, stream);
+void CaseOnDevice::fill_old(std::byte* d, cudaStream_t stream) {
+  if (case_.accumulate) {
+    fill_value(d, case_.d_dtype, d_bytes_ / (case_.d_dtype == DType::f32 ? 4 : 2), 3.0F, stream);
+  } else {
+    fill_unwritten(d, d_bytes_, stream);
+  }
 }
+
+void CaseOnDevice::poison(cudaStream_t stream) { fill_old(got_.bytes(), stream); }
 
 Workspace CaseOnDevice::workspace(std::size_t bytes) {
   if (workspace_.bytes.size() < bytes) {

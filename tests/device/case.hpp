@@ -83,6 +83,8 @@ class CaseOnDevice {
   void fill_operands(std::uint64_t seed, cudaStream_t stream);
   void upload_offsets(cudaStream_t stream);
   void fill_random(cudaStream_t stream);
+  /// What d holds before the product: something to add to, or what must be overwritten.
+  void fill_old(std::byte* d, cudaStream_t stream);
   void fill_rows(std::int64_t begin, std::int64_t end, float value, cudaStream_t stream);
   void forget_rows(std::int64_t begin, std::int64_t end, cudaStream_t stream);
   void forget_unknown(cudaStream_t stream);

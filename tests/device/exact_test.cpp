@@ -58,6 +58,7 @@ std::vector<Counts> hostile_counts() {
       {"experts_1023", repeated({1, 0, 2}, 341)},
       {"experts_1024", repeated({1}, 1024)},
       {"experts_1025", repeated({1, 0, 0, 3, 1}, 205)},
+      {"experts_2048", repeated({2, 0}, 1024)},
       {"experts_4096", repeated({0, 1, 0, 2}, 1024)},
   };
 }
@@ -152,6 +153,11 @@ TEST_F(ReportedShapes, ShortContractionsInOneCta) {  // DeepGEMM#343, #375, #430
 TEST_F(ReportedShapes, TwoGroupsOf1408Finish) {  // DeepGEMM#429
   for_all_flags(make({"", {384, 256}}, {1408, 1408}, Pass::wgrad), expect_exact);
 }
+TEST_F(ReportedShapes, ALongContractionStaysInItsRows) {  // DeepGEMM#110
+  Case c = make({"", {147'456}}, {1024, 512}, Pass::wgrad);
+  c.d_dtype = DType::f32;  // sums of so many terms
+  expect_exact(c);
+}
 TEST_F(ReportedShapes, OneRowOfOneExpertFinishes) {  // DeepGEMM#178
   expect_exact(make({"", {1}}, {1536, 24576}, Pass::forward));
 }
@@ -188,6 +194,42 @@ TEST_P(Neighbours, LinesApartAreNotTakenForDense) {
     Case c = make({"", {70, 3, 0, 200}}, {136, 328}, GetParam());
     c.line_gap = gap;
     for_all_flags(c, expect_exact);
+  }
+}
+// The same guess for experts: every second one of a buffer, the others must stay.
+TEST_P(Neighbours, ExpertsApartAreNotTakenForDense) {
+  Case c = make({"", {70, 0, 3, 0, 0, 0, 200, 0}}, {136, 328}, GetParam());
+  c.accumulate = c.pass == Pass::wgrad;
+  for (const WeightStorage weights : {WeightStorage::enk, WeightStorage::ekn}) {
+    c.weights = weights;
+    SCOPED_TRACE(describe(c));
+    CaseOnDevice on(c);
+    GroupedGemmProblem problem = on.problem();
+    problem.num_experts = 4;
+    GroupedGemmArgs args = on.args();
+    args.offs.shape[0] = 4;
+    const std::vector<std::int32_t> offs = ends({70, 3, 0, 200});
+    check(cudaMemcpy(on.offs(), offs.data(), 16, cudaMemcpyHostToDevice), "cudaMemcpy");
+    const auto every_second = [](auto& view) {
+      view.shape[0] /= 2;
+      view.stride[0] *= 2;
+    };
+    if (c.pass == Pass::wgrad) {
+      every_second(args.d);
+    } else {
+      every_second(args.b.qdata);
+    }
+    for (const std::string& implementation : on.implementations()) {
+      SCOPED_TRACE(implementation);
+      PlanOptions options;
+      options.implementation = implementation;
+      const GroupedGemm plan = GroupedGemm::plan(problem, device_here().info, options);
+      on.poison(nullptr);
+      plan.execute(args, on.workspace(plan.workspace_bytes()),
+                   Stream::from_native(kDevice, nullptr));
+      on.compare(nullptr);
+      EXPECT_EQ(on.differences(nullptr), "");
+    }
   }
 }
 // offs[E-1] may be the whole buffer: pytorch#190864.

@@ -84,6 +84,11 @@ class Graph {
   void replay(const Queue& queue) const {
     check(cudaGraphLaunch(exec_, queue.get()), "cudaGraphLaunch");
   }
+  /// Gives the same launches the arguments that `other` captured.
+  void update(const Graph& other) {
+    cudaGraphExecUpdateResultInfo why{};
+    check(cudaGraphExecUpdate(exec_, other.graph_, &why), "cudaGraphExecUpdate");
+  }
   [[nodiscard]] std::size_t num_nodes() const {
     std::size_t count = 0;
     check(cudaGraphGetNodes(graph_, nullptr, &count), "cudaGraphGetNodes");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same product two thousand times: a pipeline that races gives other bits once in a while.
-// Reports: DeepGEMM#343 and #365 (short groups in one CTA), cutlass#3165 (one hot expert).
+// Reports: DeepGEMM#343 and #365 (short groups in one CTA), cutlass#3165 (one hot expert). And the
+// same rows in other company, which must have the same bits as well.
 
 #include <gtest/gtest.h>
 
@@ -68,6 +69,66 @@ INSTANTIATE_TEST_SUITE_P(Racy, Repeats,
                            return std::string(name(std::get<Pass>(parameter.param))) + "_" +
                                   std::get<Racy>(parameter.param).name;
                          });
+
+// A token's bits that change with its neighbours: vllm#36488, Megatron-Bridge#4635.
+class Company : public OnDevice, public ::testing::WithParamInterface<Pass> {};
+
+TEST_P(Company, OtherRowCountsChangeNoBitOfABatchInvariantPlan) {
+  const bool wgrad = GetParam() == Pass::wgrad;
+  Case c;
+  c.offs = {300, 300, 700};
+  c.rows = 700;
+  c.n = 264;
+  c.k = 392;
+  c.pass = GetParam();
+  CaseOnDevice on(c, Operands::random);
+  PlanOptions options;
+  options.batch_invariant = true;
+  const auto plan_of = [&](std::int64_t rows) {
+    GroupedGemmProblem problem = on.problem();
+    problem.max_rows = rows;
+    return GroupedGemm::plan(problem, device_here().info, options);
+  };
+  // Bytes of a line of d that keeps its bits: one row, or one expert's gradient.
+  const std::int64_t line = 2 * (wgrad ? c.n * c.k : (c.pass == Pass::forward ? c.n : c.k));
+  const DeviceMemory first(line * (wgrad ? 3 : c.rows)), found(sizeof(Differences));
+  check(cudaMemset(found.bytes(), 0, sizeof(Differences)), "cudaMemset");
+  const auto d = [&] { return static_cast<std::byte*>(on.d()); };
+  const auto compare = [&](std::int64_t begin, std::int64_t end) {
+    count_differences(first.bytes() + begin * line, d() + begin * line, (end - begin) * line,
+                      found.as<Differences>(), nullptr);
+  };
+  const auto execute = [&](std::int64_t rows, const std::vector<std::int32_t>& offs) {
+    check(cudaMemcpy(on.offs(), offs.data(), 12, cudaMemcpyHostToDevice), "cudaMemcpy");
+    const GroupedGemm plan = plan_of(rows);
+    GroupedGemmArgs args = on.args();
+    args.a.qdata.shape[0] = rows;
+    (wgrad ? args.b.qdata.shape[0] : args.d.shape[0]) = rows;
+    on.poison(nullptr);
+    plan.execute(args, on.workspace(plan.workspace_bytes()), Stream::from_native(kDevice, nullptr));
+  };
+  execute(700, c.offs);
+  check(cudaMemcpy(first.bytes(), on.d(), static_cast<std::size_t>(line * (wgrad ? 3 : c.rows)),
+                   cudaMemcpyDeviceToDevice),
+        "cudaMemcpy");
+  for (const std::int32_t few : {1, 2, 31, 64, 65, 129, 299}) {
+    execute(700, {few, 300, 700});  // rows before `few` and from 300 on have the same expert
+    if (wgrad) {
+      compare(2, 3);
+      continue;
+    }
+    compare(0, few);
+    compare(300, 700);
+    execute(few, {few, few, few});  // nor does the length of the buffer matter
+    compare(0, few);
+  }
+  Differences result{};
+  check(cudaMemcpy(&result, found.bytes(), sizeof(result), cudaMemcpyDeviceToHost), "cudaMemcpy");
+  EXPECT_EQ(result.count, 0U);
+}
+INSTANTIATE_TEST_SUITE_P(Passes, Company,
+                         ::testing::Values(Pass::forward, Pass::dgrad, Pass::wgrad),
+                         [](const auto& parameter) { return std::string(name(parameter.param)); });
 
 }  // namespace
 }  // namespace moesaic::device_tests

@@ -50,6 +50,15 @@ class Product(MoesaicTest):
         m.wgrad(case.dy, case.x, offs=case.offs, out=turned.transpose(-2, -1))
         self.same(turned, case.dw.transpose(-2, -1))
 
+    def test_columns_of_wider_tensors(self):
+        # Strides guessed from shapes: vllm#17604.
+        case = Case()
+        x = torch.cat([case.x * float("nan"), case.x], 1)[:, 64:]
+        both = torch.full((36, 144), 7.0, dtype=BF16, device=DEVICE)
+        m.grouped_mm(x, case.w.transpose(-2, -1), offs=case.offs, out=both[:, 72:])
+        self.same(both[:30, 72:], case.y)
+        self.same(both[:, :72], torch.full((36, 72), 7.0, device=DEVICE))
+
     def test_no_rows(self):
         w = integers(2, 8, 16)
         empty = torch.empty(0, 16, dtype=BF16, device=DEVICE)
@@ -96,6 +105,29 @@ class Gradients(MoesaicTest):
             self.assertTrue(w.grad.is_contiguous())
             self.same(x.grad[:30], case.dx.to(BF16))
             self.same(x.grad[30:], torch.zeros(6, 64, device=DEVICE))
+
+    def test_freed_nan_reaches_no_gradient(self):
+        # Blocks that the caching allocator hands out again, in a second backward: pytorch#193633.
+        case = Case()
+        for number in range(2):
+            freed = [torch.full((size,), float("nan"), dtype=BF16, device=DEVICE)
+                     for size in (36 * 64, 36 * 72, 3 * 72 * 64) for _ in range(4)]
+            del freed
+            x, w, mat_b = self.leaves(case)
+            y = m.grouped_mm(x, mat_b, offs=case.offs)
+            y.backward(case.dy)
+            self.same(y[30:], torch.zeros(6, 72, device=DEVICE), number)
+            self.same(x.grad[30:], torch.zeros(6, 64, device=DEVICE), number)
+            self.same(w.grad, case.dw.to(BF16), number)
+
+    def test_no_tokens_give_zero_weight_gradients(self):
+        # A rank without tokens has experts all the same: pytorch#192497.
+        x = torch.empty(0, 224, dtype=BF16, device=DEVICE, requires_grad=True)
+        w = integers(2, 72, 224).requires_grad_()
+        y = m.grouped_mm(x, w.transpose(-2, -1), offs=offsets([0, 0]))
+        y.sum().backward()
+        self.assertEqual((tuple(y.shape), tuple(x.grad.shape)), ((0, 72), (0, 224)))
+        self.same(w.grad, torch.zeros(2, 72, 224, device=DEVICE))
 
     def test_expanded_gradient(self):
         case = Case(tail=0)
