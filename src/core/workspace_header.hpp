@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "math/tile_counters.hpp"
 #include "moesaic/workspace.hpp"
 
 namespace moesaic::core {
@@ -13,6 +14,7 @@ namespace moesaic::core {
 struct WorkspaceHeader {
   std::uint64_t fault_word = 0;    ///< math/fault_word.hpp; 0 = none.
   std::int64_t overflow_rows = 0;  ///< Of the last padded_bmm execute; no other writes it.
+  math::TileCounters counters{};   ///< Of a launch that is running.
 };
 
 /// Scratch of a backend begins here, so that it stays aligned for every use.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// L0: the persistent static schedule: global tile index → (expert, tile). Experts in order, tiles
-// of one expert contiguous, inside an expert the order of tile_order.hpp; worker w of W takes w, w
-// + W, w + 2W, … A worker is whatever computes one tile: a CTA, or a cluster. A pair of CTAs along
-// N is one worker whose tile_n is the pair's width, and CTA r starts at column_begin + r · tile_n /
-// 2; nothing else changes.
+// L0: the schedule of forward and dgrad: global tile index → (expert, tile). An expert's rows are
+// cut into tiles of tile_m rows; where few_m allows it, what is left over, or all rows of an expert
+// that has few, is cut into narrower tiles of their own, so that few rows are shared by many
+// workers. All large tiles come first, experts in order, inside an expert in the order of
+// tile_order.hpp, the last of them perhaps halved. Then come all tiles of few rows, which fill what
+// the large ones leave idle.
 //
 // Global indices are int64. `Local` holds what stays inside one expert (tiles, rows, N): int32 in
 // kernels, where an int64 division is a function call; local_tiles_fit() says whether it may be
@@ -21,8 +22,14 @@
 
 namespace moesaic::math {
 
-// ---- Forward and dgrad: the rows of an expert are cut into tiles
-// -----------------------------------------
+/// The two sizes of tile. few_m = 0: there is one size, and leftover rows get a large tile.
+template <std::signed_integral Local = std::int64_t>
+struct RowTileShape {
+  Local tile_m = 1, tile_n = 1;  ///< tile_n is even.
+  Local group_m = 1;             ///< Large tile rows per raster group.
+  Local few_m = 0;               ///< Most rows of a tile of few rows; below tile_m.
+  Local few_n = 1;
+};
 
 /// Build it with row_tile_grid().
 template <std::signed_integral Local = std::int64_t>
@@ -30,72 +37,150 @@ struct RowTileGrid {
   std::int32_t num_experts = 0;
   std::int64_t max_rows = 0;  ///< M, rows of the buffer.
   Local n = 0;                ///< Columns of the result.
-  Local tile_m = 1;
-  Local tile_n = 1;
-  Local n_tiles = 0;
-  Local group_m = 1;  ///< Tile rows per raster group.
+  RowTileShape<Local> shape{};
+  Local n_tiles = 0;      ///< Large tiles side by side.
+  Local few_n_tiles = 0;  ///< Tiles of few rows side by side.
 
-  /// Tile rows of a valid segment; its rows fit int32, as offsets do.
+  /// Large tile rows of a valid segment; its rows fit int32, as offsets do.
   [[nodiscard]] MOESAIC_HD constexpr Local m_tiles(const RowRange& segment) const {
-    return ceil_div(static_cast<Local>(segment.rows()), tile_m);
+    const auto rows = static_cast<Local>(segment.rows());
+    const auto whole = static_cast<Local>(rows / shape.tile_m);
+    const auto rest = static_cast<Local>(rows - whole * shape.tile_m);
+    return static_cast<Local>(whole + (rest > shape.few_m ? 1 : 0));
+  }
+  /// 1 where rows are left over for tiles of few rows, else 0.
+  [[nodiscard]] MOESAIC_HD constexpr Local few_tiles(const RowRange& segment) const {
+    const auto rest = static_cast<Local>(static_cast<Local>(segment.rows()) % shape.tile_m);
+    return rest > 0 && rest <= shape.few_m ? 1 : 0;
+  }
+  /// Tiles of one kind: few or large.
+  [[nodiscard]] MOESAIC_HD constexpr Local tile_rows(const RowRange& segment, bool few) const {
+    return few ? few_tiles(segment) : m_tiles(segment);
+  }
+  [[nodiscard]] MOESAIC_HD constexpr Local columns_of(bool few) const {
+    return few ? few_n_tiles : n_tiles;
   }
 };
 
 template <std::signed_integral Local = std::int64_t>
-MOESAIC_HD constexpr RowTileGrid<Local> row_tile_grid(std::int32_t num_experts,
-                                                      std::int64_t max_rows,
-                                                      std::type_identity_t<Local> n,
-                                                      std::type_identity_t<Local> tile_m,
-                                                      std::type_identity_t<Local> tile_n,
-                                                      std::type_identity_t<Local> group_m) {
-  return {num_experts, max_rows, n, tile_m, tile_n, ceil_div<Local>(n, tile_n), group_m};
+MOESAIC_HD constexpr RowTileGrid<Local> row_tile_grid(
+    std::int32_t num_experts, std::int64_t max_rows, std::type_identity_t<Local> n,
+    const std::type_identity_t<RowTileShape<Local>>& shape) {
+  return {num_experts,
+          max_rows,
+          n,
+          shape,
+          ceil_div<Local>(n, shape.tile_n),
+          ceil_div<Local>(n, shape.few_n)};
+}
+
+/// Large tiles of which the last `halved` are two tiles each, left and right.
+struct HalvedTiles {
+  std::int64_t whole = 0;
+  std::int64_t halved = 0;
+  bool operator==(const HalvedTiles&) const = default;
+};
+
+/// Large tiles on `workers`, which take one each in turns: what is left for the last round is
+/// halved where that gives no worker more than one half.
+MOESAIC_HD constexpr HalvedTiles halve_last_round(std::int64_t tiles, std::int64_t workers) {
+  // tiles % workers for workers below 2^16, in 32 bits: an int64 one is a function call.
+  const auto divisor = static_cast<std::uint32_t>(workers);
+  const std::uint32_t high = static_cast<std::uint32_t>(tiles >> 32) % divisor;
+  const std::uint32_t low = static_cast<std::uint32_t>(tiles) % divisor;
+  const std::uint32_t two_to_32 = (kMaxOf<std::uint32_t> % divisor + 1) % divisor;
+  const auto rest = static_cast<std::int64_t>((high * two_to_32 + low) % divisor);
+  return 2 * rest <= workers ? HalvedTiles{tiles - rest, rest} : HalvedTiles{tiles, 0};
+}
+
+/// A tile among all, none halved, and which side of it; −1 for the whole.
+struct RowTilePlace {
+  std::int64_t tile = 0;
+  int side = -1;
+  bool operator==(const RowTilePlace&) const = default;
+};
+
+/// Where an index leads, among the large tiles and what follows them.
+MOESAIC_HD constexpr RowTilePlace place_of(const HalvedTiles& large, std::int64_t index) {
+  const std::int64_t beyond = index - large.whole;
+  if (beyond < 0) return {index, -1};
+  if (beyond < 2 * large.halved) return {large.whole + beyond / 2, static_cast<int>(beyond % 2)};
+  return {index - large.halved, -1};
 }
 
 /// One output tile. expert −1 means that there is no such tile.
 template <std::signed_integral Local = std::int64_t>
 struct RowTile {
   std::int32_t expert = -1;
-  Local m_tile = 0;
+  Local m_tile = 0;  ///< Rows of the segment before the tile, over tile_m.
   Local n_tile = 0;
   std::int64_t row_begin = 0;     ///< In the buffer.
-  Local rows = 0;                 ///< 1 … tile_m.
+  Local rows = 0;                 ///< 1 … tile_m, or 1 … few_m.
   std::int64_t segment_end = 0;   ///< End row of the expert, where a ragged copy is clipped.
-  std::int64_t column_begin = 0;  ///< In N.
-  Local columns = 0;              ///< 1 … tile_n.
+  std::int64_t column_begin = 0;  ///< In N; of the right half of a tile it may be past N.
+  Local columns = 0;              ///< 1 … tile_n, or 1 … few_n; of a half from 0 on.
+  bool few = false;
+  bool half = false;
 
   [[nodiscard]] MOESAIC_HD constexpr bool valid() const { return expert >= 0; }
   bool operator==(const RowTile&) const = default;
 };
 
-/// Tile `local` of an expert's own raster; 0 ≤ local < m_tiles · n_tiles.
+/// Tile `local` of an expert's own large tiles, or of its tiles of few rows; 0 ≤ local <
+/// tile_rows(segment, few) · columns_of(few).
 template <std::signed_integral Local>
 MOESAIC_HD constexpr RowTile<Local> row_tile_of_expert(const RowTileGrid<Local>& grid,
                                                        std::int32_t expert, const RowRange& segment,
+                                                       bool few,
                                                        std::type_identity_t<Local> local) {
+  const Local m_tiles = grid.m_tiles(segment);
   const TileCoord<Local> at =
-      tile_at<Local>(local, grid.m_tiles(segment), grid.n_tiles, grid.group_m);
-  const std::int64_t first_row = static_cast<std::int64_t>(at.m_tile) * grid.tile_m;
-  const std::int64_t first_column = static_cast<std::int64_t>(at.n_tile) * grid.tile_n;
+      few ? TileCoord<Local>{m_tiles, local}
+          : tile_at<Local>(local, m_tiles, grid.n_tiles, grid.shape.group_m);
+  const Local width = few ? grid.shape.few_n : grid.shape.tile_n;
+  const std::int64_t first_row = static_cast<std::int64_t>(at.m_tile) * grid.shape.tile_m;
+  const std::int64_t first_column = static_cast<std::int64_t>(at.n_tile) * width;
   RowTile<Local> tile;
   tile.expert = expert;
   tile.m_tile = at.m_tile;
   tile.n_tile = at.n_tile;
   tile.row_begin = segment.begin + first_row;
-  tile.rows = static_cast<Local>(min<std::int64_t>(grid.tile_m, segment.rows() - first_row));
+  tile.rows = static_cast<Local>(min<std::int64_t>(grid.shape.tile_m, segment.rows() - first_row));
   tile.segment_end = segment.end;
   tile.column_begin = first_column;
-  tile.columns = static_cast<Local>(min<std::int64_t>(grid.tile_n, grid.n - first_column));
+  tile.columns = static_cast<Local>(min<std::int64_t>(width, grid.n - first_column));
+  tile.few = few;
   return tile;
 }
 
-/// First way to the expert: a cursor per worker that reads `offs` forwards, each entry once.
+/// The left (0) or right (1) half of a large tile.
+template <std::signed_integral Local>
+MOESAIC_HD constexpr RowTile<Local> half_of(const RowTile<Local>& tile,
+                                            const RowTileGrid<Local>& grid, int side) {
+  const Local width = grid.shape.tile_n / 2;
+  RowTile<Local> half = tile;
+  half.half = true;
+  half.column_begin += side * width;
+  half.columns = static_cast<Local>(
+      max<std::int64_t>(0, min<std::int64_t>(width, grid.n - half.column_begin)));
+  return half;
+}
+
+/// A worker's way through the schedule; reads `offs` forwards, to count and then once for each
+/// kind.
 template <class Offsets, std::signed_integral Local = std::int64_t>
 class RowTileCursor {
  public:
   /// Keeps `offs` by value: a pointer or a view, whose memory must outlive the cursor.
   MOESAIC_HD constexpr RowTileCursor(Offsets offs, const RowTileGrid<Local>& grid,
-                                     std::int64_t worker, std::int64_t num_workers)
-      : offs_(offs), grid_(grid), index_(worker), num_workers_(num_workers) {
+                                     std::int64_t num_workers, std::int64_t index)
+      : offs_(offs), grid_(grid), index_(index) {
+    std::int64_t tiles = 0;
+    for (std::int32_t expert = 0; expert < grid.num_experts; ++expert) {
+      const RowRange segment = expert_rows(offs, expert, grid.max_rows);
+      tiles += static_cast<std::int64_t>(grid.m_tiles(segment)) * grid.n_tiles;
+    }
+    large_ = halve_last_round(tiles, num_workers);
     load();
     settle();
   }
@@ -105,27 +190,34 @@ class RowTileCursor {
 
   /// The current tile; only while valid().
   [[nodiscard]] MOESAIC_HD constexpr RowTile<Local> tile() const {
-    return row_tile_of_expert(grid_, expert_, segment_, static_cast<Local>(index_ - first_index_));
+    const RowTilePlace at = place_of(large_, index_);
+    const RowTile<Local> tile = row_tile_of_expert(grid_, expert_, segment_, few_,
+                                                   static_cast<Local>(at.tile - first_tile_));
+    return at.side < 0 ? tile : half_of(tile, grid_, at.side);
   }
 
-  MOESAIC_HD constexpr void advance() {
-    index_ += num_workers_;
+  /// Goes on to tile `index`, which is not before the current one.
+  MOESAIC_HD constexpr void seek(std::int64_t index) {
+    index_ = index;
     settle();
   }
 
  private:
   MOESAIC_HD constexpr void load() {
-    if (expert_ >= grid_.num_experts) return;
-    const std::int64_t end = offs_[expert_];
-    segment_ = segment_between(previous_end_, end, grid_.max_rows);
-    tiles_ = static_cast<std::int64_t>(grid_.m_tiles(segment_)) * grid_.n_tiles;
-    previous_end_ = end;
+    if (!valid()) return;
+    segment_ = expert_rows(offs_, expert_, grid_.max_rows);
+    tiles_ = static_cast<std::int64_t>(grid_.tile_rows(segment_, few_)) * grid_.columns_of(few_);
   }
 
   MOESAIC_HD constexpr void settle() {
-    while (valid() && index_ >= first_index_ + tiles_) {
-      first_index_ += tiles_;
+    const std::int64_t tile = place_of(large_, index_).tile;
+    while (valid() && tile >= first_tile_ + tiles_) {
+      first_tile_ += tiles_;
       ++expert_;
+      if (!valid() && !few_ && grid_.shape.few_m > 0) {
+        few_ = true;
+        expert_ = 0;
+      }
       load();
     }
   }
@@ -133,86 +225,25 @@ class RowTileCursor {
   Offsets offs_;
   RowTileGrid<Local> grid_;
   std::int64_t index_;
-  std::int64_t num_workers_;
+  bool few_ = false;
   std::int32_t expert_ = 0;
-  std::int64_t previous_end_ = 0;  // raw, possibly wrong
   RowRange segment_{};
-  std::int64_t first_index_ = 0;  // global index of the expert's first tile
+  HalvedTiles large_{};
+  std::int64_t first_tile_ = 0;  // of the expert and kind, among all tiles, none halved
   std::int64_t tiles_ = 0;
 };
 
-/// Second way: a table of tile rows. Fills prefix[e] = tile rows of experts 0 … e and returns the
-/// last, all tile rows. Entries may be int32 where row_tile_prefix_fits_int32() says so.
-template <class Offsets, std::signed_integral Local, class Prefix>
-MOESAIC_HD constexpr std::int64_t build_row_tile_prefix(const Offsets& offs,
-                                                        const RowTileGrid<Local>& grid,
-                                                        Prefix&& prefix) {
-  using Entry = std::remove_reference_t<decltype(prefix[0])>;
-  std::int64_t row_tiles = 0;
-  for (std::int32_t expert = 0; expert < grid.num_experts; ++expert) {
-    row_tiles += grid.m_tiles(expert_rows(offs, expert, grid.max_rows));
-    prefix[expert] = static_cast<Entry>(row_tiles);
-  }
-  return row_tiles;
-}
-
-/// All tiles, without a table.
+/// All tiles, none halved.
 template <class Offsets, std::signed_integral Local>
 MOESAIC_HD constexpr std::int64_t count_row_tiles(const Offsets& offs,
                                                   const RowTileGrid<Local>& grid) {
-  std::int64_t row_tiles = 0;
+  std::int64_t tiles = 0;
   for (std::int32_t expert = 0; expert < grid.num_experts; ++expert) {
-    row_tiles += grid.m_tiles(expert_rows(offs, expert, grid.max_rows));
+    const RowRange segment = expert_rows(offs, expert, grid.max_rows);
+    tiles += static_cast<std::int64_t>(grid.m_tiles(segment)) * grid.n_tiles;
+    tiles += static_cast<std::int64_t>(grid.few_tiles(segment)) * grid.few_n_tiles;
   }
-  return row_tiles * grid.n_tiles;
-}
-
-/// The expert that owns tile `index` ≥ 0: the first with index < prefix[e] · n_tiles; num_experts
-/// if none. Binary search; multiplies rather than divides.
-template <class Prefix>
-MOESAIC_HD constexpr std::int32_t find_expert(const Prefix& prefix, std::int32_t num_experts,
-                                              std::int64_t n_tiles, std::int64_t index) {
-  std::int32_t first = 0;
-  std::int32_t count = num_experts;
-  while (count > 0) {
-    const std::int32_t half = count / 2;
-    if (index < prefix[first + half] * n_tiles) {
-      count = half;
-    } else {
-      first += half + 1;
-      count -= half + 1;
-    }
-  }
-  return first;
-}
-
-/// The same for a worker whose indices only grow: looks forward from the expert of its last tile.
-template <class Prefix>
-MOESAIC_HD constexpr std::int32_t find_expert_from(std::int32_t expert, const Prefix& prefix,
-                                                   std::int32_t num_experts, std::int64_t n_tiles,
-                                                   std::int64_t index) {
-  while (expert < num_experts && index >= prefix[expert] * n_tiles) ++expert;
-  return expert;
-}
-
-/// Tile `index` once its expert is known; no tile for expert = num_experts.
-template <class Prefix, class Offsets, std::signed_integral Local>
-MOESAIC_HD constexpr RowTile<Local> row_tile_in_expert(const Prefix& prefix, const Offsets& offs,
-                                                       const RowTileGrid<Local>& grid,
-                                                       std::int32_t expert, std::int64_t index) {
-  if (expert >= grid.num_experts) return {};
-  const std::int64_t before = expert == 0 ? 0 : prefix[expert - 1];
-  return row_tile_of_expert(grid, expert, expert_rows(offs, expert, grid.max_rows),
-                            static_cast<Local>(index - before * grid.n_tiles));
-}
-
-/// Tile `index` ≥ 0 by search; expert −1 past the last tile.
-template <class Prefix, class Offsets, std::signed_integral Local>
-MOESAIC_HD constexpr RowTile<Local> find_row_tile(const Prefix& prefix, const Offsets& offs,
-                                                  const RowTileGrid<Local>& grid,
-                                                  std::int64_t index) {
-  const std::int32_t expert = find_expert(prefix, grid.num_experts, grid.n_tiles, index);
-  return row_tile_in_expert(prefix, offs, grid, expert, index);
+  return tiles;
 }
 
 // ---- Bounds that need no offsets
@@ -236,7 +267,7 @@ MOESAIC_HD constexpr std::int64_t max_row_tiles_any_offsets(std::int64_t max_row
          tile_m;
 }
 
-/// Whether the prefix table may hold int32, whatever the offsets.
+/// Whether sums of tile rows over the experts fit int32, whatever the offsets.
 MOESAIC_HD constexpr bool row_tile_prefix_fits_int32(std::int64_t max_rows,
                                                      std::int64_t num_experts,
                                                      std::int64_t tile_m) {

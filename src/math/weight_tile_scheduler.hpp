@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // L0: the schedule of wgrad: every expert has the same grid of tiles over dw[e] [N, K], also one
 // without rows, whose tiles must be written with zeros; the rows of the expert are what is
-// contracted. Workers and `Local` are those of tile_scheduler.hpp; a pair of CTAs along K is one
-// worker whose tile_k is the pair's width.
+// contracted, so a tile of an expert with many rows takes longest. Experts come by falling class of
+// length, a power of two, and inside a class in order: what is started last is short. Workers and
+// `Local` are those of tile_scheduler.hpp.
 #pragma once
 
 #include <concepts>
@@ -73,24 +74,6 @@ struct WeightTile {
   bool operator==(const WeightTile&) const = default;
 };
 
-/// The place of a global index: which expert in the schedule, which tile of its grid. A kernel that
-/// takes the longest experts first looks `slot` up in its order; otherwise the slot is the expert.
-template <std::signed_integral Local = std::int64_t>
-struct WeightTileIndex {
-  Local slot = 0;
-  Local local = 0;
-  bool operator==(const WeightTileIndex&) const = default;
-};
-
-/// For 0 ≤ index < total_tiles(), which Local must hold.
-template <std::signed_integral Local>
-MOESAIC_HD constexpr WeightTileIndex<Local> split_weight_tile_index(
-    const WeightTileGrid<Local>& grid, std::int64_t index) {
-  const Local tiles = grid.tiles_per_expert();
-  const Local slot = static_cast<Local>(static_cast<Local>(index) / tiles);
-  return {slot, static_cast<Local>(static_cast<Local>(index) - slot * tiles)};
-}
-
 /// Tile `local` of an expert's grid; 0 ≤ local < tiles_per_expert().
 template <class Offsets, std::signed_integral Local>
 MOESAIC_HD constexpr WeightTile<Local> weight_tile_of_expert(const Offsets& offs,
@@ -111,15 +94,62 @@ MOESAIC_HD constexpr WeightTile<Local> weight_tile_of_expert(const Offsets& offs
   return tile;
 }
 
-/// Tile `index` ≥ 0 with the experts in their own order; expert −1 past the last tile.
-template <class Offsets, std::signed_integral Local>
-MOESAIC_HD constexpr WeightTile<Local> weight_tile(const Offsets& offs,
-                                                   const WeightTileGrid<Local>& grid,
-                                                   std::int64_t index) {
-  if (index >= grid.total_tiles()) return {};
-  const WeightTileIndex<Local> at = split_weight_tile_index(grid, index);
-  return weight_tile_of_expert(offs, grid, static_cast<std::int32_t>(at.slot), at.local);
+/// Class of the length of a tile's contraction: 0 without rows, else 1 + ⌊log2 row_blocks⌋.
+inline constexpr int kWeightTileClasses = 32;
+template <std::signed_integral Local>
+MOESAIC_HD constexpr int weight_tile_class(Local row_blocks) {
+  return 1 + log2_floor(row_blocks);
 }
+
+/// A worker's way through the schedule: all experts of the longest class, then of the next.
+template <class Offsets, std::signed_integral Local = std::int64_t>
+class WeightTileCursor {
+ public:
+  /// Keeps `offs` by value: a pointer or a view, whose memory must outlive the cursor.
+  MOESAIC_HD constexpr WeightTileCursor(Offsets offs, const WeightTileGrid<Local>& grid,
+                                        std::int64_t index)
+      : offs_(offs), grid_(grid), index_(index) {
+    settle();
+  }
+
+  [[nodiscard]] MOESAIC_HD constexpr bool valid() const { return index_ < grid_.total_tiles(); }
+  [[nodiscard]] MOESAIC_HD constexpr std::int64_t index() const { return index_; }
+
+  /// The current tile; only while valid().
+  [[nodiscard]] MOESAIC_HD constexpr WeightTile<Local> tile() const {
+    return weight_tile_of_expert(offs_, grid_, expert_, static_cast<Local>(index_ - first_index_));
+  }
+
+  /// Goes on to tile `index`, which is not before the current one.
+  MOESAIC_HD constexpr void seek(std::int64_t index) {
+    index_ = index;
+    settle();
+  }
+
+ private:
+  [[nodiscard]] MOESAIC_HD constexpr bool in_class() const {
+    const auto rows = static_cast<Local>(expert_rows(offs_, expert_, grid_.max_rows).rows());
+    return weight_tile_class(ceil_div(rows, grid_.block_rows)) == class_;
+  }
+
+  MOESAIC_HD constexpr void settle() {
+    if (!valid()) return;
+    while (!in_class() || index_ >= first_index_ + grid_.tiles_per_expert()) {
+      if (in_class()) first_index_ += grid_.tiles_per_expert();
+      if (++expert_ == grid_.num_experts) {
+        expert_ = 0;
+        --class_;
+      }
+    }
+  }
+
+  Offsets offs_;
+  WeightTileGrid<Local> grid_;
+  std::int64_t index_;
+  int class_ = kWeightTileClasses - 1;
+  std::int32_t expert_ = 0;
+  std::int64_t first_index_ = 0;  // global index of the expert's first tile
+};
 
 /// Whether WeightTileGrid<Local> may be used: all tiles, N and K fit Local.
 template <std::signed_integral Local>

@@ -4,9 +4,10 @@
 
 --check resources: registers, static shared memory, stack and spills of every row equal sm90_resources.csv;
 stack and spills are 0 there. Read from the objects by cuobjdump; without it every kernel is compiled once
-more and ptxas is asked. --check sass: the code multiplies with HGMMA, copies with UTMALDG and UTMASTG, and
-never touches local memory; without cuobjdump it exits with 77, which ctest counts as skipped. --check flags:
-the build lets no ptxas warning pass (a serialized wgmma, C7510 and its family, is one).
+more and ptxas is asked. --check sass: the code multiplies with HGMMA, at least a stage of them before it waits,
+copies with UTMALDG and UTMASTG, and never touches local memory; without cuobjdump it exits with 77, which ctest
+counts as skipped. --check flags: the build lets no ptxas warning pass. A serialized wgmma (C7510 and its family,
+C7514 for one) is no warning but information: only the code shows it.
 """
 import argparse
 import csv
@@ -23,6 +24,9 @@ SKIPPED = 77
 COLUMNS = ("registers", "static_smem_bytes", "stack_bytes", "spill_bytes")
 WANTED = {"HGMMA": "a warpgroup multiplication", "UTMALDG": "a bulk tensor load", "UTMASTG": "a bulk tensor store"}
 FORBIDDEN = {"LDL": "a read of local memory", "STL": "a write to local memory", "CALL": "a function call"}
+# A stage's multiplications go to the tensor cores together: a contraction of 64 takes four of 16. Where ptxas
+# serializes them, it waits after every one; where it injects a wait (C7517), after fewer than that.
+WGMMAS_PER_STAGE = 4
 
 
 class Fault(Exception):
@@ -126,6 +130,27 @@ def opcodes(sass):
     return found
 
 
+def shortest_chain(sass):
+    """The least number of HGMMAs between two waits for them; None without such a wait."""
+    chains, chain = [], 0
+    for step in re.findall(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?\w+\s+)?(HGMMA|WARPGROUP\.DEPBAR)\b", sass, re.MULTILINE):
+        if step == "HGMMA":
+            chain += 1
+        elif chain > 0:  # else a second wait for the same ones
+            chains.append(chain)
+            chain = 0
+    return min(chains, default=None)
+
+
+def judge_chain(name, chain):
+    if chain is None:
+        return [f"{name}: expected a wait for HGMMAs (WARPGROUP.DEPBAR), got none"]
+    if chain < WGMMAS_PER_STAGE:
+        return [f"{name}: expected {WGMMAS_PER_STAGE} HGMMAs or more before every wait, got {chain}: ptxas serialized "
+                "them, or had to wait for an accumulator; its output says why (C75..)"]
+    return []
+
+
 def judge_sass(name, found):
     if not found:
         return [f"{name}: expected instructions, got none"]
@@ -143,9 +168,11 @@ def check_sass(args):
     environment = dict(os.environ, PATH=os.pathsep.join([folder, os.environ.get("PATH", "")]))
     complaints = []
     for name, path in objects_of(names, args.objects).items():
-        found = opcodes(run([args.cuobjdump, "-sass", path], environment))
-        print(f"{name:34s}" + "".join(f" {found.get(opcode, 0):4d} {opcode}" for opcode in [*WANTED, *FORBIDDEN]))
-        complaints += judge_sass(name, found)
+        sass = run([args.cuobjdump, "-sass", path], environment)
+        found, chain = opcodes(sass), shortest_chain(sass)
+        print(f"{name:34s}" + "".join(f" {found.get(opcode, 0):4d} {opcode}" for opcode in [*WANTED, *FORBIDDEN])
+              + f" {chain} at least before a wait")
+        complaints += judge_sass(name, found) + judge_chain(name, chain)
     return complaints
 
 
@@ -196,6 +223,19 @@ def self_test():
         assert len(judge_sass("k", opcodes(sass.replace(opcode, "NOP")))) == 1, opcode
     for opcode in ("LDL.64", "STL", "CALL.REL.NOINC"):
         assert len(judge_sass("k", opcodes(f"{sass}        /*0030*/    {opcode} R1 ;\n"))) == 1, opcode
+    multiply = "        /*0000*/                   HGMMA.64x128x16.F32.BF16 R88, gdesc[UR8], R88, gsb0 ;\n"
+    wait = "        /*0010*/                   WARPGROUP.DEPBAR.LE gsb0, 0x0 ;\n"
+    other = "        /*0020*/              @!P0 SYNCS.ARRIVE.TRANS64.A1T0 RZ, [R6+URZ+0x38020], RZ ;\n"
+    arrive = "        /*0030*/                   WARPGROUP.ARRIVE ;\n"
+    stage = arrive + 4 * multiply
+    assert shortest_chain(stage + arrive + 2 * multiply + wait + other + wait + stage + wait) == 4
+    assert shortest_chain(stage + other + wait + multiply) == 4  # nobody waits for the last one
+    assert shortest_chain(stage) is None and len(judge_chain("k", None)) == 1
+    assert judge_chain("k", shortest_chain(2 * (stage + other + wait))) == []
+    serialized = 8 * (arrive + multiply + wait)
+    injected = stage + wait + arrive + 2 * multiply + wait + arrive + 2 * multiply + wait
+    for slow in (serialized, stage + wait + serialized, injected):
+        assert len(judge_chain("k", shortest_chain(slow))) == 1, slow
     assert judge_flags("k", "nvcc --ptxas-options=-v,--warning-as-error -c k.cu") == []
     assert len(judge_flags("k", "nvcc --ptxas-options=-v -c k.cu")) == 1
     assert len(judge_flags("k", "nvcc -Xptxas -Werror -G -c k.cu")) == 1

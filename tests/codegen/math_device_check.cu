@@ -11,6 +11,7 @@
 #include "math/pipeline_phase.hpp"
 #include "math/smem_layout.hpp"
 #include "math/swizzle.hpp"
+#include "math/tile_counters.hpp"
 #include "math/tile_order.hpp"
 #include "math/tile_scheduler.hpp"
 #include "math/weight_tile_scheduler.hpp"
@@ -54,35 +55,34 @@ __global__ void bounds_kernel(std::int64_t* out, std::int64_t num_experts, std::
   out[4] = weight_tiles_fit<std::int32_t>(num_experts, n, k, 128, 256) ? 1 : 0;
 }
 
-template <class Local, class Entry>
-__global__ void row_schedule_kernel(RowTile<Local>* out, Entry* prefix, const std::int32_t* offs,
+template <class Local>
+__global__ void row_schedule_kernel(RowTile<Local>* out, const std::int32_t* offs,
                                     std::int32_t num_experts, std::int64_t max_rows, Local n) {
-  const RowTileGrid<Local> grid = row_tile_grid<Local>(num_experts, max_rows, n, 256, 384, 8);
-  build_row_tile_prefix(offs, grid, prefix);
-  std::int32_t expert = 0;
-  for (RowTileCursor cursor(offs, grid, blockIdx.x, gridDim.x); cursor.valid(); cursor.advance()) {
-    const RowTile<Local> tile = cursor.tile();
-    expert = find_expert_from(expert, prefix, num_experts, grid.n_tiles, cursor.index());
-    out[3 * cursor.index()] = tile;
-    out[3 * cursor.index() + 1] = row_tile_in_expert(prefix, offs, grid, expert, cursor.index());
-    out[3 * cursor.index() + 2] = find_row_tile(prefix, offs, grid, cursor.index());
+  const RowTileGrid<Local> grid =
+      row_tile_grid<Local>(num_experts, max_rows, n, {128, 256, 8, 64, 128});
+  RowTileCursor cursor(offs, grid, gridDim.x, blockIdx.x);
+  for (; cursor.valid(); cursor.seek(cursor.index() + gridDim.x)) {
+    out[cursor.index()] = cursor.tile();
   }
   out[0].segment_end = count_row_tiles(offs, grid);
+  const HalvedTiles large = halve_last_round(out[0].row_begin, gridDim.x);
+  const RowTilePlace at = place_of(large, out[0].column_begin);
+  out[1] = half_of(out[2], grid, at.side);
+  out[1].row_begin = at.tile;
 }
-template __global__ void row_schedule_kernel(RowTile<std::int32_t>*, std::int32_t*,
-                                             const std::int32_t*, std::int32_t, std::int64_t,
-                                             std::int32_t);
-template __global__ void row_schedule_kernel(RowTile<std::int64_t>*, std::int64_t*,
-                                             const std::int32_t*, std::int32_t, std::int64_t,
-                                             std::int64_t);
+template __global__ void row_schedule_kernel(RowTile<std::int32_t>*, const std::int32_t*,
+                                             std::int32_t, std::int64_t, std::int32_t);
+template __global__ void row_schedule_kernel(RowTile<std::int64_t>*, const std::int32_t*,
+                                             std::int32_t, std::int64_t, std::int64_t);
 
 template <class Local>
 __global__ void weight_schedule_kernel(WeightTile<Local>* out, const std::int32_t* offs,
                                        std::int32_t num_experts, std::int64_t max_rows, Local n,
                                        Local k) {
   const auto grid = weight_tile_grid<Local>(num_experts, max_rows, n, k, 128, 256, 64, 8);
-  for (std::int64_t index = blockIdx.x; index < grid.total_tiles(); index += gridDim.x) {
-    out[index] = weight_tile(offs, grid, index);
+  WeightTileCursor cursor(offs, grid, blockIdx.x);
+  for (; cursor.valid(); cursor.seek(cursor.index() + gridDim.x)) {
+    out[cursor.index()] = cursor.tile();
   }
 }
 template __global__ void weight_schedule_kernel(WeightTile<std::int32_t>*, const std::int32_t*,
@@ -118,6 +118,10 @@ __global__ void shared_memory_kernel(std::uint64_t* out, std::int32_t stage, std
   out[4] = swizzle_offset(swizzle, static_cast<std::uint32_t>(row)) +
            unswizzle_offset(Swizzle::bytes_64, static_cast<std::uint32_t>(k)) +
            swizzle_atom_bytes(swizzle);
+}
+
+__global__ void counters_kernel(TileCounters* counters) {
+  counters->next += counters->finished + TileCounters{}.unused;
 }
 
 template <int kStages>

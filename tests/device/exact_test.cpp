@@ -132,14 +132,15 @@ INSTANTIATE_TEST_SUITE_P(
                                                   Counts{"all_empty", {0, 0, 0}})),
     parameter_name);
 
-// Large experts on few SMs, where a pair of CTAs takes one tile: cutlass#3165.
-class Pairs : public OnDevice {};
-TEST_F(Pairs, LargeExpertsInClustersAreExact) {
+// Many large tiles on one CTA, whose halves are stored under other tiles; tiles of few rows and
+// halved ones between (few SMs, odd counts): cutlass#3165.
+class LargeTiles : public OnDevice {};
+TEST_F(LargeTiles, InTurnsHalvedAndBesideFewRowsAreExact) {
   for (const Pass pass : {Pass::forward, Pass::dgrad}) {
-    Case c = make({"large", {2048, 1999, 0, 2049}}, {768, 776}, pass);
-    for (const WeightStorage weights : {WeightStorage::enk, WeightStorage::ekn}) {
-      c.weights = weights;
-      expect_exact(c);
+    Case c = make({"large", {2048, 1999, 0, 7, 2049, 130}}, {776, 768}, pass);
+    for (const int num_sms : {1, 5, 100, 0}) {
+      c.num_sms = num_sms;
+      for_all_flags(c, expect_exact);
     }
   }
 }

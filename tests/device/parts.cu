@@ -2,88 +2,107 @@
 // See parts.hpp.
 
 #include "backends/cuda/block/epilogue.cuh"
-#include "backends/cuda/block/tile_walk.cuh"
+#include "backends/cuda/block/row_tile_walk.cuh"
+#include "backends/cuda/block/weight_tile_walk.cuh"
 #include "device/parts.hpp"
 
 namespace moesaic::device_tests {
 namespace {
 
-using backends::cuda::KernelConfig;
 namespace block = backends::cuda;
 
-__global__ void walk_kernel(block::KernelParams params, unsigned long long* different,
-                            unsigned long long* tiles) {
-  __shared__ block::GroupTable table;
-  block::build_group_table(params, table);
-  if (threadIdx.x >= 32) return;
-  block::RowTileWalk walk(params, table);
-  math::RowTileCursor<const std::int32_t*, std::int32_t> cursor(params.offs, params.rows,
-                                                                blockIdx.x, gridDim.x);
+/// Follows `walk` and `cursor` in the steps of a worker that takes every `gridDim.x`th tile and now
+/// and then leaves some out, as a worker of a shared queue does.
+template <class Walk, class Cursor>
+__device__ void follow(Walk& walk, Cursor& cursor, unsigned long long* different,
+                       unsigned long long* tiles) {
   unsigned long long wrong = 0, all = 0;
-  for (std::int64_t index = blockIdx.x;; index += gridDim.x) {
-    const DeviceTile tile = walk.find(index);
+  for (std::int64_t index = blockIdx.x;;) {
+    const auto tile = walk.find(index);
     if (!tile.valid() || !cursor.valid()) {
       wrong += tile.valid() != cursor.valid() ? 1U : 0U;
       break;
     }
     wrong += tile == cursor.tile() ? 0U : 1U;
     ++all;
-    cursor.advance();
+    index += gridDim.x + index % 3;
+    cursor.seek(index);
   }
   atomicAdd(different, wrong);  // every lane: all must agree
   if (threadIdx.x == 0) atomicAdd(tiles, all);
 }
 
-struct Bf16Rows {
-  static constexpr KernelConfig kConfig = {.tile_m = 128, .tile_n = 256};
-};
-struct F32Rows {
-  static constexpr KernelConfig kConfig = {.tile_m = 128, .tile_n = 256, .f32_out = true};
-};
+__global__ void row_walk_kernel(block::KernelParams params, unsigned long long* different,
+                                unsigned long long* tiles) {
+  __shared__ block::GroupTable table;
+  block::build_group_table(params, params.rows, table);
+  if (threadIdx.x >= 32) return;
+  block::RowTileWalk walk(params, params.rows, table);
+  math::RowTileCursor<const std::int32_t*, std::int32_t> cursor(params.offs, params.rows, gridDim.x,
+                                                                blockIdx.x);
+  follow(walk, cursor, different, tiles);
+}
+
+__global__ void weight_walk_kernel(block::KernelParams params, unsigned long long* different,
+                                   unsigned long long* tiles) {
+  block::WeightTileWalk walk(params);
+  math::WeightTileCursor<const std::int32_t*, std::int32_t> cursor(params.offs, params.weights,
+                                                                   blockIdx.x);
+  follow(walk, cursor, different, tiles);
+}
 
 /// The fragment of a wgmma: see stage_panel.
-template <class Rows>
+template <bool kF32Out>
 __global__ void stage_kernel(bool rows, int panel, uint4* out) {
-  constexpr KernelConfig kConfig = Rows::kConfig;
+  constexpr int kPanelColumns = kF32Out ? 32 : 64;
   __shared__ __align__(1024) unsigned char staging[block::kPanelBytes];
-  constexpr int kSums = kConfig.columns_per_warpgroup() / 2;
-  float sums[kSums];
+  float sums[128];
   const int lane = block::lane_id();
-  const int row = static_cast<int>(threadIdx.x / 32) * 16 + lane / 4;
 #pragma unroll
-  for (int i = 0; i < kSums; ++i) {
+  for (int i = 0; i < 128; ++i) {
     const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    sums[i] = static_cast<float>(rows ? row + i / 2 % 2 * 8 : column);
+    sums[i] = static_cast<float>(rows ? lane / 4 + i / 2 % 2 * 8 : column);
   }
 #pragma unroll
-  for (int which = 0; which < kConfig.output_panels(); ++which) {
+  for (int which = 0; which < 256 / kPanelColumns; ++which) {
     if (which == panel)
-      block::stage_panel<kConfig>(block::ptx::shared_address(staging), sums, which);
+      block::stage_panel<kF32Out>(block::ptx::shared_address(staging), sums, which);
   }
-  __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < block::kPanelBytes / 16; i += blockDim.x) {
+  __syncwarp();
+  for (int i = lane; i < block::kPanelBytes / 16; i += 32) {
     out[i] = reinterpret_cast<const uint4*>(staging)[i];
   }
 }
 
 }  // namespace
 
-void compare_walks(const std::int32_t* offs, const math::RowTileGrid<std::int32_t>& grid,
-                   int workers, unsigned long long* different, unsigned long long* tiles,
-                   cudaStream_t stream) {
+void compare_row_walks(const std::int32_t* offs, const math::RowTileGrid<std::int32_t>& grid,
+                       int workers, unsigned long long* different, unsigned long long* tiles,
+                       cudaStream_t stream) {
   block::KernelParams params;
   params.offs = offs;
   params.rows = grid;
   params.num_experts = grid.num_experts;
   params.max_rows = grid.max_rows;
-  walk_kernel<<<workers, block::kThreads, 0, stream>>>(params, different, tiles);
+  row_walk_kernel<<<workers, block::kThreads, 0, stream>>>(params, different, tiles);
+}
+
+void compare_weight_walks(const std::int32_t* offs, const math::WeightTileGrid<std::int32_t>& grid,
+                          int workers, unsigned long long* different, unsigned long long* tiles,
+                          cudaStream_t stream) {
+  block::KernelParams params;
+  params.offs = offs;
+  params.weights = grid;
+  params.num_experts = grid.num_experts;
+  params.max_rows = grid.max_rows;
+  weight_walk_kernel<<<workers, 32, 0, stream>>>(params, different, tiles);
 }
 
 void stage_fragment(bool f32_out, bool rows, int panel, void* out, cudaStream_t stream) {
   if (f32_out) {
-    stage_kernel<F32Rows><<<1, 128, 0, stream>>>(rows, panel, static_cast<uint4*>(out));
+    stage_kernel<true><<<1, 32, 0, stream>>>(rows, panel, static_cast<uint4*>(out));
   } else {
-    stage_kernel<Bf16Rows><<<1, 128, 0, stream>>>(rows, panel, static_cast<uint4*>(out));
+    stage_kernel<false><<<1, 32, 0, stream>>>(rows, panel, static_cast<uint4*>(out));
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "device/on_device.hpp"
@@ -21,18 +22,29 @@ struct Found {
   unsigned long long different, tiles;
 };
 
-Found walk(const std::vector<std::int32_t>& offs, const math::ScheduleCase& c) {
+enum class Schedule : std::uint8_t { rows, rows_and_few, weights };
+
+Found walk(const std::vector<std::int32_t>& offs, const math::ScheduleCase& c, Schedule schedule) {
   const auto experts = static_cast<std::int32_t>(offs.size());
   const DeviceMemory on_device(static_cast<std::int64_t>(offs.size()) * 4), found(sizeof(Found));
   check(cudaMemcpy(on_device.bytes(), offs.data(), offs.size() * 4, cudaMemcpyHostToDevice),
         "cudaMemcpy");
   check(cudaMemset(found.bytes(), 0, sizeof(Found)), "cudaMemset");
-  const auto grid = math::row_tile_grid<std::int32_t>(
-      experts, c.max_rows, static_cast<std::int32_t>(c.n), static_cast<std::int32_t>(c.tile_m),
-      static_cast<std::int32_t>(c.tile_n), static_cast<std::int32_t>(c.group_m));
+  const auto n = static_cast<std::int32_t>(c.n), tile_m = static_cast<std::int32_t>(c.tile_m),
+             tile_n = static_cast<std::int32_t>(c.tile_n),
+             group_m = static_cast<std::int32_t>(c.group_m);
+  const auto workers = static_cast<int>(c.num_workers);
   auto* counts = found.as<unsigned long long>();
-  compare_walks(on_device.as<std::int32_t>(), grid, static_cast<int>(c.num_workers), counts,
-                counts + 1, nullptr);
+  if (schedule == Schedule::weights) {
+    const auto grid = math::weight_tile_grid<std::int32_t>(experts, c.max_rows, n, 520, tile_n, 256,
+                                                           tile_m, group_m);
+    compare_weight_walks(on_device.as<std::int32_t>(), grid, workers, counts, counts + 1, nullptr);
+  } else {
+    const std::int32_t few_m = schedule == Schedule::rows ? 0 : tile_m / 2;
+    const auto grid = math::row_tile_grid<std::int32_t>(
+        experts, c.max_rows, n, {tile_m, tile_n, group_m, few_m, std::max(tile_n / 2, 1)});
+    compare_row_walks(on_device.as<std::int32_t>(), grid, workers, counts, counts + 1, nullptr);
+  }
   Found result{};
   check(cudaMemcpy(&result, found.bytes(), sizeof(result), cudaMemcpyDeviceToHost), "cudaMemcpy");
   return result;
@@ -43,9 +55,11 @@ void expect_same_walks(int num_cases, std::uint64_t seed) {
   unsigned long long tiles = 0;
   for (int i = 0; i < num_cases; ++i) {
     const math::ScheduleCase c = cases.next();
-    const Found found = walk(c.offs, c);
-    ASSERT_EQ(found.different, 0U) << "case " << i << ": " << c.offs.size() << " experts, M "
-                                   << c.max_rows << ", tile_m " << c.tile_m;
+    const auto schedule = static_cast<Schedule>(i % 3);
+    const Found found = walk(c.offs, c, schedule);
+    ASSERT_EQ(found.different, 0U)
+        << "schedule " << i % 3 << ", case " << i << ": " << c.offs.size() << " experts, M "
+        << c.max_rows << ", tile_m " << c.tile_m;
     tiles += found.tiles;
   }
   EXPECT_GT(tiles, static_cast<unsigned long long>(num_cases));
@@ -70,9 +84,11 @@ TEST_F(Parts, TheWalkHoldsFor4096Experts) {
     for (const std::int32_t wrong : {-1, 5, 1 << 30}) {
       std::vector<std::int32_t> some_wrong = offs;
       some_wrong[32] = some_wrong[2047] = some_wrong[4095] = wrong;
-      const Found found = walk(some_wrong, c);
-      EXPECT_EQ(found.different, 0U);
-      EXPECT_GT(found.tiles, 1000U);
+      for (const auto schedule : {Schedule::rows, Schedule::rows_and_few, Schedule::weights}) {
+        const Found found = walk(some_wrong, c, schedule);
+        EXPECT_EQ(found.different, 0U);
+        EXPECT_GT(found.tiles, 1000U);
+      }
     }
   }
 }
@@ -105,7 +121,7 @@ TEST_F(Parts, EveryElementOfAFragmentIsStagedWhereTheCopyReadsItSmall) {
         std::vector<std::byte> host(backends::cuda::kPanelBytes);
         check(cudaMemcpy(host.data(), out.bytes(), host.size(), cudaMemcpyDeviceToHost),
               "cudaMemcpy");
-        for (int row = 0; row < 64; ++row) {
+        for (int row = 0; row < backends::cuda::kPanelRows; ++row) {
           for (int column = 0; column < columns; ++column) {
             const auto want = static_cast<float>(rows ? row : panel * columns + column);
             ASSERT_EQ(staged(host, f32_out, row, column), want)

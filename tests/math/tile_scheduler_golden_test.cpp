@@ -16,7 +16,8 @@ namespace {
 
 struct GoldenCase {
   std::string name;
-  std::int64_t max_rows = 0, n = 0, tile_m = 0, tile_n = 0, group_m = 0;
+  std::int64_t max_rows = 0, n = 0, tile_m = 0, tile_n = 0, group_m = 0, few_m = 0, few_n = 0;
+  std::int64_t workers = 0;
   std::vector<std::int32_t> offs;
   std::vector<std::string> tiles;
 };
@@ -43,11 +44,18 @@ std::vector<GoldenCase> read_cases() {
         fields.back() += c;
       }
     }
-    EXPECT_EQ(fields.size(), 8u) << line;
-    if (fields.size() != 8) continue;
-    cases.push_back({fields[0], std::stoll(fields[1]), std::stoll(fields[2]), std::stoll(fields[3]),
-                     std::stoll(fields[4]), std::stoll(fields[5]), words<std::int32_t>(fields[6]),
-                     words<std::string>(fields[7])});
+    EXPECT_EQ(fields.size(), 11u) << line;
+    if (fields.size() != 11) continue;
+    GoldenCase c;
+    c.name = fields[0];
+    std::size_t next = 1;
+    for (std::int64_t* number :
+         {&c.max_rows, &c.n, &c.tile_m, &c.tile_n, &c.group_m, &c.few_m, &c.few_n, &c.workers}) {
+      *number = std::stoll(fields[next++]);
+    }
+    c.offs = words<std::int32_t>(fields[9]);
+    c.tiles = words<std::string>(fields[10]);
+    cases.push_back(c);
   }
   return cases;
 }
@@ -55,31 +63,30 @@ std::vector<GoldenCase> read_cases() {
 std::string as_text(const RowTile<>& tile) {
   std::ostringstream text;
   text << tile.expert << '/' << tile.m_tile << '/' << tile.n_tile << '/' << tile.row_begin << '/'
-       << tile.rows << '/' << tile.column_begin << '/' << tile.columns;
+       << tile.rows << '/' << tile.column_begin << '/' << tile.columns << (tile.few ? "/few" : "")
+       << (tile.half ? "/half" : "");
   return text.str();
 }
 
 TEST(TileSchedulerGolden, HandCheckedLists) {
   const std::vector<GoldenCase> cases = read_cases();
-  ASSERT_EQ(cases.size(), 13u);
+  ASSERT_EQ(cases.size(), 24u);
   for (const GoldenCase& c : cases) {
     const auto num_experts = static_cast<std::int32_t>(c.offs.size());
-    const auto grid = row_tile_grid(num_experts, c.max_rows, c.n, c.tile_m, c.tile_n, c.group_m);
-    std::vector<std::string> by_cursor;
-    for (RowTileCursor cursor(CheckedSpan(c.offs), grid, 0, 1); cursor.valid(); cursor.advance()) {
-      by_cursor.push_back(as_text(cursor.tile()));
+    const auto grid = row_tile_grid(num_experts, c.max_rows, c.n,
+                                    {c.tile_m, c.tile_n, c.group_m, c.few_m, c.few_n});
+    std::vector<std::string> tiles;
+    RowTileCursor cursor(CheckedSpan(c.offs), grid, c.workers, 0);
+    while (cursor.valid()) {
+      tiles.push_back(as_text(cursor.tile()));
+      cursor.seek(cursor.index() + 1);
     }
-    EXPECT_EQ(by_cursor, c.tiles) << c.name;
-
-    std::vector<std::int64_t> prefix(c.offs.size());
-    build_row_tile_prefix(CheckedSpan(c.offs), grid, CheckedSpan(prefix));
-    std::vector<std::string> by_prefix;
-    for (std::int64_t index = 0;; ++index) {
-      const RowTile<> tile = find_row_tile(CheckedSpan(prefix), CheckedSpan(c.offs), grid, index);
-      if (!tile.valid()) break;
-      by_prefix.push_back(as_text(tile));
+    EXPECT_EQ(tiles, c.tiles) << c.name;
+    for (std::size_t i = 0; i < c.tiles.size(); ++i) {
+      const RowTileCursor there(CheckedSpan(c.offs), grid, c.workers, static_cast<std::int64_t>(i));
+      ASSERT_TRUE(there.valid()) << c.name << ' ' << i;
+      EXPECT_EQ(as_text(there.tile()), c.tiles[i]) << c.name << ' ' << i;
     }
-    EXPECT_EQ(by_prefix, c.tiles) << c.name;
   }
 }
 

@@ -7,10 +7,11 @@
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
+#include <tuple>
 #include <vector>
 
 #include "math/checked_span.hpp"
+#include "math/tile_order.hpp"
 #include "support/random_offsets.hpp"
 
 namespace moesaic::math {
@@ -20,25 +21,50 @@ namespace {
 // -------------------------------------------------------------------
 
 constexpr std::array<std::int32_t, 4> kToy = {1, 5, 8, 10};
-constexpr auto kToyGrid = row_tile_grid<std::int32_t>(4, 12, 4, 2, 2, 8);
+constexpr auto kToyGrid = row_tile_grid<std::int32_t>(4, 12, 4, {2, 2, 8});
+// The same with tiles of one row over all columns: experts 0 and 2 have one row left over.
+constexpr auto kToyFewGrid = row_tile_grid<std::int32_t>(4, 12, 4, {2, 2, 8, 1, 4});
 
-constexpr RowTile<std::int32_t> third_tile_of_worker_1_of_4() {
-  RowTileCursor cursor(kToy.data(), kToyGrid, 1, 4);
-  cursor.advance();
-  cursor.advance();
+constexpr RowTile<std::int32_t> toy_tile(const RowTileGrid<std::int32_t>& grid,
+                                         std::int64_t workers, std::int64_t begin,
+                                         std::int64_t index) {
+  RowTileCursor cursor(kToy.data(), grid, workers, begin);
+  cursor.seek(index);
   return cursor.tile();
 }
-static_assert(count_row_tiles(kToy.data(), kToyGrid) == 12);
-static_assert(third_tile_of_worker_1_of_4() == RowTile<std::int32_t>{2, 1, 1, 7, 1, 8, 2, 2});
-static_assert(third_tile_of_worker_1_of_4().valid() && !RowTile<>{}.valid());
-
-constexpr std::int32_t prefix_finds(std::int64_t index) {
-  std::array<std::int32_t, 4> prefix{};
-  build_row_tile_prefix(kToy.data(), kToyGrid, prefix.data());
-  return find_row_tile(prefix.data(), kToy.data(), kToyGrid, index).expert;
+constexpr bool toy_valid(const RowTileGrid<std::int32_t>& grid, std::int64_t workers,
+                         std::int64_t index) {
+  return RowTileCursor(kToy.data(), grid, workers, index).valid();
 }
-static_assert(prefix_finds(0) == 0 && prefix_finds(1) == 0 && prefix_finds(2) == 1);
-static_assert(prefix_finds(11) == 3 && prefix_finds(12) == -1 && prefix_finds(1'000'000) == -1);
+using ToyTile = RowTile<std::int32_t>;
+static_assert(count_row_tiles(kToy.data(), kToyGrid) == 12);
+static_assert(toy_tile(kToyGrid, 1, 1, 9) == ToyTile{2, 1, 1, 7, 1, 8, 2, 2, false, false});
+static_assert(toy_tile(kToyGrid, 1, 9, 9) == toy_tile(kToyGrid, 1, 0, 9));
+static_assert(count_row_tiles(kToy.data(), kToyFewGrid) == 10, "eight large ones and two");
+static_assert(toy_tile(kToyFewGrid, 1, 0, 7) == ToyTile{3, 0, 1, 8, 2, 10, 2, 2, false, false});
+static_assert(toy_tile(kToyFewGrid, 1, 7, 8) == ToyTile{0, 0, 0, 0, 1, 1, 0, 4, true, false});
+static_assert(toy_tile(kToyFewGrid, 1, 0, 9) == ToyTile{2, 1, 0, 7, 1, 8, 0, 4, true, false});
+static_assert(toy_valid(kToyFewGrid, 1, 9) && !toy_valid(kToyFewGrid, 1, 10) &&
+              !toy_valid(kToyFewGrid, 1, kInt64Max));
+static_assert(toy_tile(kToyGrid, 1, 0, 0).valid() && !RowTile<>{}.valid());
+
+// Eight large tiles of seven workers: the eighth, 3/0/1, is halved before the two of few rows.
+static_assert(toy_tile(kToyFewGrid, 7, 0, 6) == toy_tile(kToyFewGrid, 1, 0, 6));
+static_assert(toy_tile(kToyFewGrid, 7, 6, 7) == ToyTile{3, 0, 1, 8, 2, 10, 2, 1, false, true});
+static_assert(toy_tile(kToyFewGrid, 7, 0, 8) == ToyTile{3, 0, 1, 8, 2, 10, 3, 1, false, true});
+static_assert(toy_tile(kToyFewGrid, 7, 8, 9) == toy_tile(kToyFewGrid, 1, 8, 8));
+static_assert(toy_valid(kToyFewGrid, 7, 10) && !toy_valid(kToyFewGrid, 7, 11));
+// Two are left for the last round: three workers have no room for four halves, six have.
+static_assert(toy_valid(kToyFewGrid, 3, 9) && !toy_valid(kToyFewGrid, 3, 10));
+static_assert(toy_valid(kToyFewGrid, 6, 11) && !toy_valid(kToyFewGrid, 6, 12));
+
+// What is left over becomes a tile of few rows up to few_m rows, and one more row a large tile.
+constexpr auto kShape = row_tile_grid<std::int32_t>(1, 1000, 1, {128, 256, 8, 64, 128});
+static_assert(kShape.m_tiles({0, 0}) == 0 && kShape.few_tiles({0, 0}) == 0);
+static_assert(kShape.m_tiles({5, 69}) == 0 && kShape.few_tiles({5, 69}) == 1);
+static_assert(kShape.m_tiles({5, 70}) == 1 && kShape.few_tiles({5, 70}) == 0);
+static_assert(kShape.m_tiles({5, 133}) == 1 && kShape.few_tiles({5, 133}) == 0);
+static_assert(kShape.m_tiles({5, 134}) == 1 && kShape.few_tiles({5, 134}) == 1);
 
 static_assert(max_row_tiles(131072, 32, 128) == 1055, "an off-by-one gave too few elsewhere");
 static_assert(max_row_tiles(0, 64, 128) == 0 && max_row_tiles(3, 64, 128) == 3);
@@ -51,91 +77,218 @@ static_assert(local_tiles_fit<std::int64_t>(std::int64_t{1} << 31, 1 << 17, 64, 
 // ---- Properties on random offsets
 // ------------------------------------------------------------------------
 
-// One case at a time; the first disagreement is described in `failure`.
-template <class Local, class Entry>
+/// A row of tiles that the contract asks for: rows of one expert.
+struct ReferenceTileRow {
+  std::int32_t expert = 0;
+  std::int64_t begin = 0, rows = 0;  // in the segment
+  std::int64_t first_index = 0;      // of its expert's tiles of this kind
+  std::int64_t first_seen = 0;
+};
+
+/// The schedule, written down from its definition: an expert is cut from its first row on, into
+/// whole tiles as long as they are full or too many rows for a tile of few rows.
+struct ReferenceSchedule {
+  explicit ReferenceSchedule(const ScheduleCase& c) : segments(reference_segments(c)) {
+    n_tiles = (c.n + c.tile_n - 1) / c.tile_n;
+    few_n_tiles = (c.n + c.few_n - 1) / c.few_n;
+    for (std::size_t e = 0; e < segments.size(); ++e) {
+      m_tiles.push_back(0);
+      std::int64_t row = 0;
+      for (std::int64_t left = segments[e].rows; left > 0; left = segments[e].rows - row) {
+        const bool few = left < c.tile_m && left <= c.few_m;
+        const std::int64_t taken = std::min(left, c.tile_m);
+        rows[few ? 1 : 0].push_back({static_cast<std::int32_t>(e), row, taken, 0, 0});
+        m_tiles.back() += few ? 0 : 1;
+        row += taken;
+      }
+    }
+    // Large ones first, then those of few rows; experts in order in both. None is halved here.
+    for (const std::size_t few : {0U, 1U}) {
+      std::int32_t expert = -1;
+      std::int64_t first_index = 0;
+      for (ReferenceTileRow& row : rows[few]) {
+        if (row.expert != expert) first_index = total;
+        expert = row.expert;
+        row.first_index = first_index;
+        row.first_seen = total;
+        total += few == 0 ? n_tiles : few_n_tiles;
+      }
+    }
+    put_in_order(c.num_workers);
+  }
+
+  /// A tile among all, none halved, and its side; −1 for the whole.
+  struct Piece {
+    std::int64_t tile;
+    int side;
+  };
+
+  std::vector<ReferenceSegment> segments;
+  std::array<std::vector<ReferenceTileRow>, 2> rows;  // large, few
+  std::vector<std::int64_t> m_tiles;                  // large ones of each expert
+  std::int64_t n_tiles = 0, few_n_tiles = 0, total = 0;
+  std::int64_t halved = 0, whole = 0;  // of the large ones
+  std::vector<Piece> order;            // by index
+
+ private:
+  /// Deals the large tiles out in rounds. Where those of a last round that is not full, cut in two,
+  /// still give nobody more than one piece, they are cut.
+  void put_in_order(std::int64_t num_workers) {
+    const auto large = static_cast<std::int64_t>(rows[0].size()) * n_tiles;
+    std::int64_t last_round = 0;
+    for (std::int64_t tile = 0; tile < large; ++tile) {
+      last_round = last_round == num_workers ? 1 : last_round + 1;
+    }
+    halved = last_round + last_round <= num_workers ? last_round : 0;
+    whole = large - halved;
+    for (std::int64_t tile = 0; tile < total; ++tile) {
+      if (tile >= whole && tile < large) {
+        order.push_back({tile, 0});
+        order.push_back({tile, 1});
+      } else {
+        order.push_back({tile, -1});
+      }
+    }
+  }
+};
+
+// One case at a time.
+template <class Local>
 class Coverage {
  public:
   explicit Coverage(const ScheduleCase& c)
       : case_(c),
-        segments_(reference_segments(c)),
+        reference_(c),
         num_experts_(static_cast<std::int32_t>(c.offs.size())),
         grid_(row_tile_grid<Local>(num_experts_, c.max_rows, static_cast<Local>(c.n),
-                                   static_cast<Local>(c.tile_m), static_cast<Local>(c.tile_n),
-                                   static_cast<Local>(c.group_m))) {
-    n_tiles_ = (c.n + c.tile_n - 1) / c.tile_n;
-    std::int64_t total = 0;
-    for (const ReferenceSegment& segment : segments_) {
-      first_.push_back(total);
-      total += (segment.rows + c.tile_m - 1) / c.tile_m * n_tiles_;
-    }
-    seen_.assign(static_cast<std::size_t>(total), 0);
-  }
+                                   {static_cast<Local>(c.tile_m), static_cast<Local>(c.tile_n),
+                                    static_cast<Local>(c.group_m), static_cast<Local>(c.few_m),
+                                    static_cast<Local>(c.few_n)})) {}
 
-  void run() {
-    std::vector<Entry> prefix(case_.offs.size());
-    const std::int64_t row_tiles =
-        build_row_tile_prefix(CheckedSpan(case_.offs), grid_, CheckedSpan(prefix));
-    const auto total = static_cast<std::int64_t>(seen_.size());
-    ASSERT_EQ(row_tiles * n_tiles_, total);
-    ASSERT_EQ(count_row_tiles(CheckedSpan(case_.offs), grid_), total);
+  void run(std::uint64_t seed) {
+    const auto row_tiles =
+        static_cast<std::int64_t>(reference_.rows[0].size() + reference_.rows[1].size());
+    ASSERT_EQ(count_row_tiles(CheckedSpan(case_.offs), grid_), reference_.total);
     ASSERT_LE(row_tiles, max_row_tiles_any_offsets(case_.max_rows, num_experts_, case_.tile_m));
     if (!case_.wrong) {
       ASSERT_LE(row_tiles, max_row_tiles(case_.max_rows, num_experts_, case_.tile_m));
     }
-    for (std::int64_t worker = 0; worker < case_.num_workers; ++worker) walk(worker, prefix);
-    ASSERT_FALSE(find_row_tile(CheckedSpan(prefix), CheckedSpan(case_.offs), grid_, total).valid());
-    ASSERT_EQ(std::count(seen_.begin(), seen_.end(), 1), total) << "a tile is missing or doubled";
-    tiles_checked += total;
+    step_by_step();
+    if (::testing::Test::HasFatalFailure()) return;
+    share_out(seed);
+    tiles_checked += reference_.total;
+    few_checked += static_cast<std::int64_t>(reference_.rows[1].size()) * reference_.few_n_tiles;
+    halved_checked += reference_.halved;
   }
 
-  static inline std::int64_t tiles_checked = 0;
+  static inline std::int64_t tiles_checked = 0, few_checked = 0, halved_checked = 0;
+  static inline std::int64_t absent_halves = 0;
 
  private:
-  void walk(std::int64_t worker, const std::vector<Entry>& prefix) {
-    const CheckedSpan offs(case_.offs);
-    RowTileCursor cursor(offs, grid_, worker, case_.num_workers);
-    std::int32_t expert = 0;
-    std::int64_t index = worker;
-    for (; cursor.valid(); cursor.advance(), index += case_.num_workers) {
+  void step_by_step() {
+    // Up to which column each tile is there; pieces follow one another without gap or overlap.
+    std::vector<std::int64_t> columns_done(static_cast<std::size_t>(reference_.total), -1);
+    std::int64_t index = 0;
+    RowTileCursor cursor(CheckedSpan(case_.offs), grid_, case_.num_workers, 0);
+    for (; cursor.valid(); cursor.seek(++index)) {
       const RowTile<Local> tile = cursor.tile();
-      expert = find_expert_from(expert, CheckedSpan(prefix), num_experts_, n_tiles_, index);
-      const bool agree =
-          cursor.index() == index &&
-          find_row_tile(CheckedSpan(prefix), offs, grid_, index) == tile &&
-          row_tile_in_expert(CheckedSpan(prefix), offs, grid_, expert, index) == tile;
-      ASSERT_TRUE(agree) << "cursor and prefix table disagree at tile " << index;
-      ASSERT_TRUE(fits_reference(tile, index)) << "tile " << index;
+      ASSERT_EQ(cursor.index(), index);
+      ASSERT_LT(index, indices());
+      ASSERT_TRUE(fits_reference(tile, index, columns_done)) << "tile " << index;
+      tiles_.push_back(tile);
     }
-    ASSERT_GE(index, static_cast<std::int64_t>(seen_.size()))
-        << "worker " << worker << " stopped early";
+    ASSERT_EQ(index, indices());
+    ASSERT_EQ(std::count(columns_done.begin(), columns_done.end(), kAllColumns), reference_.total)
+        << "a tile, or a part of one, is missing";
   }
 
-  bool fits_reference(const RowTile<Local>& tile, std::int64_t index) {
-    if (tile.expert < 0 || tile.expert >= num_experts_) return false;
-    const ReferenceSegment& segment = segments_[static_cast<std::size_t>(tile.expert)];
-    const std::int64_t row = std::int64_t{tile.m_tile} * case_.tile_m;
-    const std::int64_t column = std::int64_t{tile.n_tile} * case_.tile_n;
-    if (tile.m_tile < 0 || row >= segment.rows || tile.n_tile < 0 || column >= case_.n)
+  [[nodiscard]] std::int64_t indices() const {
+    return static_cast<std::int64_t>(reference_.order.size());
+  }
+
+  /// Workers that skip what others take come to the same tiles, and together to all of them: whole
+  /// large tiles in turns, what follows by whoever is free.
+  void share_out(std::uint64_t seed) {
+    using Cursor = RowTileCursor<CheckedSpan<const std::int32_t>, Local>;
+    std::vector<Cursor> cursors;
+    for (std::int64_t worker = 0; worker < case_.num_workers; ++worker) {
+      cursors.emplace_back(CheckedSpan(case_.offs), grid_, case_.num_workers, worker);
+    }
+    std::vector<std::uint8_t> taken(reference_.order.size(), 0);
+    std::int64_t different = 0;
+    take_turns(indices(), case_.num_workers, reference_.whole, seed,
+               [&](std::int64_t worker, std::int64_t index) {
+                 Cursor& cursor = cursors[static_cast<std::size_t>(worker)];
+                 cursor.seek(index);
+                 const bool valid = index < indices();
+                 const auto at = static_cast<std::size_t>(index);
+                 if (valid) ++taken[at];
+                 const bool same = cursor.index() == index && cursor.valid() == valid &&
+                                   (!valid || cursor.tile() == tiles_[at]);
+                 different += same ? 0 : 1;
+               });
+    ASSERT_EQ(different, 0) << "cursors that skip and the one that steps disagree";
+    ASSERT_EQ(std::count(taken.begin(), taken.end(), 1), indices());
+  }
+
+  const ReferenceTileRow* find_row(const RowTile<Local>& tile) const {
+    const auto& rows = reference_.rows[tile.few ? 1 : 0];
+    const auto row = std::lower_bound(
+        rows.begin(), rows.end(), tile, [&](const ReferenceTileRow& r, const RowTile<Local>& t) {
+          return r.expert != t.expert ? r.expert < t.expert : r.begin < t.m_tile * case_.tile_m;
+        });
+    const bool found =
+        row != rows.end() && row->expert == tile.expert && row->begin == tile.m_tile * case_.tile_m;
+    return found ? &*row : nullptr;
+  }
+
+  bool fits_reference(const RowTile<Local>& tile, std::int64_t index,
+                      std::vector<std::int64_t>& columns_done) const {
+    if (!tile.valid() || tile.m_tile < 0 || tile.n_tile < 0) return false;
+    const ReferenceTileRow* row = find_row(tile);
+    const std::int64_t width = tile.few ? case_.few_n : case_.tile_n;
+    const std::int64_t n_tiles = tile.few ? reference_.few_n_tiles : reference_.n_tiles;
+    if (row == nullptr || tile.n_tile >= n_tiles) return false;
+    const ReferenceSegment& segment = reference_.segments[static_cast<std::size_t>(tile.expert)];
+    // Tiles of one expert are contiguous, in the order of tile_order.hpp.
+    const std::int64_t m_tiles = reference_.m_tiles[static_cast<std::size_t>(tile.expert)];
+    const std::int64_t local = tile.few ? tile.n_tile
+                                        : tile_index<std::int64_t>({tile.m_tile, tile.n_tile},
+                                                                   m_tiles, n_tiles, case_.group_m);
+    const auto [expected_tile, side] = reference_.order[static_cast<std::size_t>(index)];
+    std::int64_t& done = columns_done[static_cast<std::size_t>(row->first_seen + tile.n_tile)];
+    return expected_tile == row->first_index + local && tile.half == (side >= 0) &&
+           tile.row_begin == segment.begin + row->begin && tile.rows == row->rows &&
+           tile.segment_end == segment.begin + segment.rows && tile.row_begin >= 0 &&
+           tile.row_begin + tile.rows <= case_.max_rows && take_columns(tile, side, width, done);
+  }
+
+  static constexpr std::int64_t kAllColumns = kInt64Max;
+
+  /// `done`: −1 before the tile's first piece, then up to where it has columns.
+  bool take_columns(const RowTile<Local>& tile, int side, std::int64_t width,
+                    std::int64_t& done) const {
+    const std::int64_t first = std::int64_t{tile.n_tile} * width;
+    const std::int64_t last = std::min(first + width, case_.n);
+    if (side == 1 ? done < first : done != -1) return false;
+    // A half begins at its place even where no column is left for it.
+    if (tile.column_begin != (side == 1 ? first + width / 2 : first)) return false;
+    const std::int64_t end = side == 0 ? first + width / 2 : first + width;
+    if (tile.columns != std::max<std::int64_t>(std::min(end, case_.n) - tile.column_begin, 0)) {
       return false;
-    const std::int64_t first = first_[static_cast<std::size_t>(tile.expert)];
-    ++seen_[static_cast<std::size_t>(first + tile.m_tile * n_tiles_ + tile.n_tile)];
-    // Tiles of one expert are contiguous, and the expert's first tile has the expert's first index.
-    const std::int64_t m_tiles = (segment.rows + case_.tile_m - 1) / case_.tile_m;
-    return index >= first && index < first + m_tiles * n_tiles_ &&
-           tile.row_begin == segment.begin + row &&
-           tile.rows == std::min(case_.tile_m, segment.rows - row) &&
-           tile.segment_end == segment.begin + segment.rows && tile.column_begin == column &&
-           tile.columns == std::min(case_.tile_n, case_.n - column) && tile.row_begin >= 0 &&
-           tile.row_begin + tile.rows <= case_.max_rows;
+    }
+    absent_halves += tile.columns == 0 ? 1 : 0;
+    if (tile.columns > 0 && side == 1 && tile.column_begin != done) return false;
+    done = tile.columns > 0 ? tile.column_begin + tile.columns : done;
+    if (side != 0) done = done == last ? kAllColumns : -1;
+    return true;
   }
 
   const ScheduleCase& case_;
-  std::vector<ReferenceSegment> segments_;
+  ReferenceSchedule reference_;
   std::int32_t num_experts_;
   RowTileGrid<Local> grid_;
-  std::int64_t n_tiles_ = 0;
-  std::vector<std::int64_t> first_;
-  std::vector<std::uint8_t> seen_;
+  std::vector<RowTile<Local>> tiles_;
 };
 
 TEST(TileScheduler, EveryTileOfEveryValidSegmentExactlyOnce) {
@@ -147,73 +300,195 @@ TEST(TileScheduler, EveryTileOfEveryValidSegmentExactlyOnce) {
     wrong += c.wrong ? 1 : 0;
     large += c.offs.size() >= 1023 ? 1 : 0;
     if (i % 2 == 0) {
-      Coverage<std::int32_t, std::int64_t>(c).run();
+      Coverage<std::int32_t>(c).run(static_cast<std::uint64_t>(i));
     } else {
-      Coverage<std::int64_t, std::int32_t>(c).run();
+      Coverage<std::int64_t>(c).run(static_cast<std::uint64_t>(i));
     }
     ASSERT_FALSE(HasFatalFailure())
         << "case " << i << ": E " << c.offs.size() << ", M " << c.max_rows << ", tile " << c.tile_m
-        << "x" << c.tile_n << ", workers " << c.num_workers << (c.wrong ? ", wrong offsets" : "");
+        << "x" << c.tile_n << ", few " << c.few_m << "x" << c.few_n << ", workers " << c.num_workers
+        << (c.wrong ? ", wrong offsets" : "");
   }
   // The generator must have made what this test is for.
   EXPECT_GT(wrong, 3000);
   EXPECT_GT(large, 10);
-  const std::int64_t tiles = Coverage<std::int32_t, std::int64_t>::tiles_checked +
-                             Coverage<std::int64_t, std::int32_t>::tiles_checked;
-  EXPECT_GT(tiles, 1'000'000);
+  EXPECT_GT(Coverage<std::int32_t>::tiles_checked, 500'000);
+  EXPECT_GT(Coverage<std::int64_t>::tiles_checked, 500'000);
+  EXPECT_GT(Coverage<std::int32_t>::few_checked, 100'000);
+  EXPECT_GT(Coverage<std::int64_t>::few_checked, 100'000);
+  EXPECT_GT(Coverage<std::int32_t>::halved_checked, 20'000);
+  EXPECT_GT(Coverage<std::int64_t>::halved_checked, 20'000);
+  EXPECT_GT(Coverage<std::int32_t>::absent_halves, 1000);
+  EXPECT_GT(Coverage<std::int64_t>::absent_halves, 1000);
+}
+
+// ---- Halves
+// ----------------------------------------------------------------------------------------------
+
+TEST(HalvedTiles, ExactlyTheLastRoundAndOnlyWhereEveryHalfHasAWorkerOfItsOwn) {
+  for (std::int64_t workers = 1; workers <= 140; ++workers) {
+    std::int64_t last_round = 0;  // of `tiles`; 0: it is full, or there is none
+    for (std::int64_t tiles = 0; tiles <= 600; ++tiles) {
+      const HalvedTiles large = halve_last_round(tiles, workers);
+      const bool cut = last_round > 0 && last_round * 2 <= workers;
+      ASSERT_EQ(large, (HalvedTiles{cut ? tiles - last_round : tiles, cut ? last_round : 0}))
+          << tiles << " tiles of " << workers;
+      last_round = (last_round + 1) % workers;
+    }
+  }
+  EXPECT_EQ(halve_last_round(66, 132), (HalvedTiles{0, 66}));
+  EXPECT_EQ(halve_last_round(67, 132), (HalvedTiles{67, 0}));
+  EXPECT_EQ(halve_last_round(7, 1), (HalvedTiles{7, 0}));
+}
+
+TEST(HalvedTiles, EveryIndexIsAPlaceOfItsOwnAndEveryPlaceAnIndex) {
+  constexpr std::int64_t kFollowing = 5;  // tiles of few rows
+  for (std::int64_t workers = 1; workers <= 33; ++workers) {
+    for (std::int64_t tiles = 0; tiles <= 80; ++tiles) {
+      const HalvedTiles large = halve_last_round(tiles, workers);
+      std::int64_t index = 0;
+      for (std::int64_t tile = 0; tile < tiles + kFollowing; ++tile) {
+        const bool cut = tile < tiles && tile >= tiles - large.halved;
+        for (int side = cut ? 0 : -1; side < (cut ? 2 : 0); ++side) {
+          ASSERT_EQ(place_of(large, index), (RowTilePlace{tile, side}))
+              << index << ": " << tiles << " tiles of " << workers;
+          ++index;
+        }
+      }
+      ASSERT_EQ(index, large.whole + 2 * large.halved + kFollowing);
+    }
+  }
+}
+
+TEST(HalvedTiles, HalvesCoverTheColumnsOfTheirTileExactlyOnce) {
+  const std::vector<std::int32_t> ends = {3};
+  const CheckedSpan offs(ends);
+  int absent = 0;
+  for (const std::int64_t tile_n : {2, 6, 8, 256}) {
+    for (std::int64_t n = 1; n <= 2 * tile_n + 1; ++n) {
+      const auto grid = row_tile_grid(1, 3, n, {4, tile_n, 8});
+      const std::int64_t tiles = (n + tile_n - 1) / tile_n;
+      std::vector<int> covered(static_cast<std::size_t>(n));
+      RowTileCursor whole(offs, grid, 1, 0);
+      RowTileCursor cursor(offs, grid, 2 * tiles, 0);
+      for (std::int64_t index = 0; index < 2 * tiles; cursor.seek(++index)) {
+        ASSERT_TRUE(cursor.valid());
+        const RowTile<> half = cursor.tile();
+        whole.seek(index / 2);
+        RowTile<> like_whole = half;  // all but what makes it a half
+        like_whole.column_begin = whole.tile().column_begin;
+        like_whole.columns = whole.tile().columns;
+        like_whole.half = false;
+        ASSERT_EQ(like_whole, whole.tile());
+        ASSERT_TRUE(half.half);
+        ASSERT_EQ(half.column_begin % (tile_n / 2), 0);
+        ASSERT_LE(half.columns, tile_n / 2);
+        absent += half.columns == 0 ? 1 : 0;
+        for (std::int64_t i = 0; i < half.columns; ++i) {
+          ++covered.at(static_cast<std::size_t>(half.column_begin + i));
+        }
+      }
+      ASSERT_FALSE(cursor.valid());
+      ASSERT_EQ(std::count(covered.begin(), covered.end(), 1), n) << "N " << n;
+    }
+  }
+  EXPECT_GT(absent, 100) << "right halves past N";
 }
 
 TEST(TileScheduler, NoExpertsOrNoColumnsMeansNoTiles) {
   const std::vector<std::int32_t> offs = {3, 5};
-  const auto no_experts = row_tile_grid(0, 8, 16, 4, 4, 8);
-  EXPECT_FALSE(RowTileCursor(CheckedSpan(offs), no_experts, 0, 1).valid());
-  const auto no_columns = row_tile_grid(2, 8, 0, 4, 4, 8);
-  EXPECT_FALSE(RowTileCursor(CheckedSpan(offs), no_columns, 0, 1).valid());
-  std::vector<std::int64_t> prefix(2);
-  build_row_tile_prefix(CheckedSpan(offs), no_columns, CheckedSpan(prefix));
-  EXPECT_FALSE(find_row_tile(CheckedSpan(prefix), CheckedSpan(offs), no_columns, 0).valid());
+  const std::vector<std::int32_t> no_offs;
+  for (const std::int64_t few_m : {0, 3}) {
+    const auto no_experts = row_tile_grid(0, 8, 16, {4, 4, 8, few_m, 2});
+    EXPECT_FALSE(RowTileCursor(CheckedSpan(no_offs), no_experts, 132, 0).valid());
+    const auto no_columns = row_tile_grid(2, 8, 0, {4, 4, 8, few_m, 2});
+    EXPECT_FALSE(RowTileCursor(CheckedSpan(offs), no_columns, 132, 0).valid());
+  }
 }
 
 TEST(TileScheduler, MoreWorkersThanTilesLeavesTheRestIdle) {
-  int busy = 0;
-  for (std::int64_t worker = 0; worker < 132; ++worker) {
-    busy += RowTileCursor(kToy.data(), kToyGrid, worker, 132).valid() ? 1 : 0;
+  // 12 large tiles; eight and two of few rows. From twice the large ones on all of them are halved.
+  for (const auto& [grid, workers, tiles] :
+       {std::tuple{kToyGrid, 132, 24}, std::tuple{kToyFewGrid, 132, 18},
+        std::tuple{kToyGrid, 24, 24}, std::tuple{kToyGrid, 23, 12},
+        std::tuple{kToyFewGrid, 15, 10}}) {
+    int busy = 0;
+    for (std::int64_t worker = 0; worker < workers; ++worker) {
+      busy += RowTileCursor(kToy.data(), grid, workers, worker).valid() ? 1 : 0;
+    }
+    EXPECT_EQ(busy, tiles) << workers;
   }
-  EXPECT_EQ(busy, 12);
 }
 
 // ---- Sizes past 2³¹
 // --------------------------------------------------------------------------------------
 
 TEST(TileScheduler, TileIndicesPastTwoToTheThirtyOne) {
-  // 2²⁴ × 2¹¹ tiles for the first expert, one tile row fewer for the second.
+  // 2²⁴ × 2¹¹ tiles for the first expert; one row less for the second.
   constexpr std::int32_t kIntMax = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t kHalf = std::int64_t{1} << 35;
   const std::vector<std::int32_t> ends = {1 << 30, kIntMax};
   const CheckedSpan offs(ends);
-  const auto grid = row_tile_grid(2, std::int64_t{1} << 31, 1 << 17, 64, 64, 8);
-  std::vector<std::int64_t> prefix(2);
-  ASSERT_EQ(build_row_tile_prefix(offs, grid, CheckedSpan(prefix)), std::int64_t{1} << 25);
-  const std::int64_t total = count_row_tiles(offs, grid);
-  ASSERT_EQ(total, std::int64_t{1} << 36);
-  const std::int64_t half = total / 2;
-  const auto last_of_first = find_row_tile(CheckedSpan(prefix), offs, grid, half - 1);
-  EXPECT_EQ(last_of_first.expert, 0);
-  EXPECT_EQ(last_of_first.row_begin, (std::int64_t{1} << 30) - 64);
-  EXPECT_EQ(last_of_first.column_begin, 0)
+  const auto grid = row_tile_grid(2, std::int64_t{1} << 31, 1 << 17, {64, 64, 8});
+  ASSERT_EQ(count_row_tiles(offs, grid), 2 * kHalf);
+  const auto at = [&](std::int64_t index) { return RowTileCursor(offs, grid, 1, index).tile(); };
+  EXPECT_EQ(at(kHalf - 1).expert, 0);
+  EXPECT_EQ(at(kHalf - 1).row_begin, (std::int64_t{1} << 30) - 64);
+  EXPECT_EQ(at(kHalf - 1).column_begin, 0)
       << "2^21 groups: the last one is odd and ends at the left";
-  const auto first_of_second = find_row_tile(CheckedSpan(prefix), offs, grid, half);
-  EXPECT_EQ(first_of_second.expert, 1);
-  EXPECT_EQ(first_of_second.row_begin, std::int64_t{1} << 30);
-  const auto last = find_row_tile(CheckedSpan(prefix), offs, grid, total - 1);
+  EXPECT_EQ(at(kHalf).expert, 1);
+  EXPECT_EQ(at(kHalf).row_begin, std::int64_t{1} << 30);
+  const auto last = at(2 * kHalf - 1);
   EXPECT_EQ(last.rows, 63) << "the buffer's last valid row is 2^31 - 2";
   EXPECT_EQ(last.row_begin + last.rows, kIntMax);
-  for (const std::int64_t index :
-       {std::int64_t{0}, half - 1, half, half + 12345678901, total - 1}) {
-    // A cursor that starts at `index` is the sequential way there.
-    const RowTileCursor cursor(offs, grid, index, 1);
+  EXPECT_FALSE(RowTileCursor(offs, grid, 1, 2 * kHalf).valid());
+  RowTileCursor cursor(offs, grid, 1, 0);
+  for (const std::int64_t index : {kHalf - 1, kHalf, kHalf + 12345678901, 2 * kHalf - 1}) {
+    cursor.seek(index);
     ASSERT_TRUE(cursor.valid());
-    EXPECT_EQ(cursor.tile(), find_row_tile(CheckedSpan(prefix), offs, grid, index));
+    EXPECT_EQ(cursor.tile(), at(index));
   }
+}
+
+TEST(TileScheduler, HalvesPastTwoToTheThirtyOne) {
+  // 2³⁶ tiles of 132 workers: 64 are left over, since 2³⁶ = 4 · 2³⁴ and 2³⁴ ≡ 16 modulo 33.
+  constexpr std::int32_t kIntMax = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t kTiles = std::int64_t{1} << 36;
+  const std::vector<std::int32_t> ends = {1 << 30, kIntMax};
+  const CheckedSpan offs(ends);
+  const auto grid = row_tile_grid(2, std::int64_t{1} << 31, 1 << 17, {64, 64, 8});
+  const auto whole = [&](std::int64_t index) { return RowTileCursor(offs, grid, 1, index).tile(); };
+  RowTileCursor cursor(offs, grid, 132, kTiles - 65);
+  EXPECT_EQ(cursor.tile(), whole(kTiles - 65));
+  cursor.seek(kTiles - 64);
+  EXPECT_EQ(cursor.tile(), half_of(whole(kTiles - 64), grid, 0));
+  cursor.seek(kTiles + 63);
+  ASSERT_TRUE(cursor.valid());
+  EXPECT_EQ(cursor.tile(), half_of(whole(kTiles - 1), grid, 1));
+  EXPECT_EQ(cursor.tile().columns, 32);
+  EXPECT_EQ(cursor.tile().column_begin, whole(kTiles - 1).column_begin + 32);
+  cursor.seek(kTiles + 64);
+  EXPECT_FALSE(cursor.valid());
+}
+
+TEST(TileScheduler, TilesOfFewRowsPastTwoToTheThirtyOne) {
+  // As above, but the 63 rows left over are 2¹⁰ tiles of few rows, at the end.
+  constexpr std::int32_t kIntMax = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t kLarge = (std::int64_t{1} << 36) - (1 << 11);
+  const std::vector<std::int32_t> ends = {1 << 30, kIntMax};
+  const CheckedSpan offs(ends);
+  const auto grid = row_tile_grid(2, std::int64_t{1} << 31, 1 << 17, {64, 64, 8, 63, 128});
+  ASSERT_EQ(count_row_tiles(offs, grid), kLarge + (1 << 10));
+  const auto at = [&](std::int64_t index) { return RowTileCursor(offs, grid, 1, index).tile(); };
+  EXPECT_FALSE(at(kLarge - 1).few);
+  EXPECT_EQ(at(kLarge - 1).rows, 64);
+  const RowTile<> first{1,   (1 << 24) - 1, 0,    std::int64_t{kIntMax} - 63, 63, kIntMax, 0,
+                        128, true,          false};
+  EXPECT_EQ(at(kLarge), first);
+  const auto last = at(kLarge + (1 << 10) - 1);
+  EXPECT_TRUE(last.few);
+  EXPECT_EQ(last.column_begin + last.columns, 1 << 17);
+  EXPECT_FALSE(RowTileCursor(offs, grid, 1, kLarge + (1 << 10)).valid());
 }
 
 // ---- Bounds
@@ -247,7 +522,7 @@ TEST(TileScheduler, BoundForAnyOffsetsCoversTheWorst) {
   for (const std::int64_t num_experts : {1, 2, 3, 64, 4095, 4096}) {
     std::vector<std::int32_t> offs;
     for (std::int64_t e = 0; e < num_experts; ++e) offs.push_back(e % 2 == 0 ? 1000 : 0);
-    const auto grid = row_tile_grid(static_cast<std::int32_t>(num_experts), 1000, 8, 128, 8, 8);
+    const auto grid = row_tile_grid(static_cast<std::int32_t>(num_experts), 1000, 8, {128, 8, 8});
     const std::int64_t tiles = count_row_tiles(CheckedSpan(offs), grid);
     EXPECT_EQ(tiles, (num_experts + 1) / 2 * 8);
     EXPECT_LE(tiles, max_row_tiles_any_offsets(1000, num_experts, 128));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random problems for the schedule tests: offsets (some of them wrong), tiles of odd sizes,
-// workers; and the segments of such offsets, written down a second time straight from the contract.
+// Random problems for the schedule tests: offsets (some of them wrong), tiles of odd sizes but even
+// widths, so that they can be halved, workers; the segments of such offsets, written down a second
+// time straight from the contract; and workers that share out indices as those of a kernel do.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -15,6 +17,7 @@ struct ScheduleCase {
   std::vector<std::int32_t> offs;
   std::int64_t max_rows = 0;
   std::int64_t n = 0, tile_m = 0, tile_n = 0, group_m = 0;
+  std::int64_t few_m = 0, few_n = 1;
   std::int64_t num_workers = 0;
   bool wrong = false;
 };
@@ -26,8 +29,12 @@ class ScheduleCases {
   ScheduleCase next() {
     ScheduleCase c;
     c.tile_m = pick<std::int64_t, 10>({1, 3, 7, 8, 16, 64, 100, 128, 192, 256});
-    c.tile_n = pick<std::int64_t, 6>({1, 5, 8, 192, 256, 384});
+    c.tile_n = pick<std::int64_t, 6>({2, 6, 8, 192, 256, 384});
     c.n = 1 + below(5 * c.tile_n + 1);
+    c.few_m = pick<std::int64_t, 5>({0, 1, c.tile_m / 2, c.tile_m - 1, below(c.tile_m)});
+    c.few_m = std::min(c.few_m, c.tile_m - 1);
+    c.few_n = std::max<std::int64_t>(
+        1, pick<std::int64_t, 4>({c.tile_n / 4, c.tile_n / 2, c.tile_n, 2 * c.tile_n + 1}));
     c.group_m = pick<std::int64_t, 6>({1, 2, 3, 8, 16, 1000});
     c.num_workers = below(8) == 0 ? 264 : 1 + below(132);
     const std::int64_t num_experts = draw_num_experts();
@@ -35,7 +42,7 @@ class ScheduleCases {
     const std::int64_t favourite = below(num_experts);
     std::int64_t end = 0;
     for (std::int64_t e = 0; e < num_experts; ++e) {
-      if (shape == 1 ? e == favourite : shape != 0) end += draw_rows(c.tile_m);
+      if (shape == 1 ? e == favourite : shape != 0) end += draw_rows(c.tile_m, c.few_m);
       c.offs.push_back(static_cast<std::int32_t>(end));
     }
     c.max_rows = end + pick<std::int64_t, 4>({0, 0, 1, 3 * c.tile_m + 1});
@@ -60,8 +67,8 @@ class ScheduleCases {
     if (kind < 16) return 41 + below(260);
     return 1 + below(40);
   }
-  std::int64_t draw_rows(std::int64_t tile_m) {
-    switch (below(8)) {
+  std::int64_t draw_rows(std::int64_t tile_m, std::int64_t few_m) {
+    switch (below(9)) {
       case 0:
       case 1:
         return 0;
@@ -69,6 +76,8 @@ class ScheduleCases {
         return 1;
       case 3:
         return tile_m - 1 + below(3);
+      case 4:
+        return below(3) * tile_m + few_m + below(2);
       default:
         return below(6 * tile_m);
     }
@@ -105,6 +114,33 @@ inline std::vector<ReferenceSegment> reference_segments(const ScheduleCase& c) {
     begin = end;
   }
   return segments;
+}
+
+/// Workers begin with the index of their own number. Below `in_turns` each takes every
+/// `num_workers`-th, and the first one that is not below it in the same way; then whoever is next
+/// takes what nobody has. They run in random order. Calls take(worker, index) until each of `total`
+/// indices is taken, and for every worker once more, with the index that ends its way: `total` or
+/// more.
+template <class Take>
+void take_turns(std::int64_t total, std::int64_t num_workers, std::int64_t in_turns,
+                std::uint64_t seed, Take&& take) {
+  struct Worker {
+    std::int64_t number, next;
+  };
+  std::mt19937_64 rng(seed);
+  std::vector<Worker> workers;
+  for (std::int64_t number = 0; number < num_workers; ++number) workers.push_back({number, number});
+  for (std::int64_t shared = in_turns + num_workers; !workers.empty();) {
+    Worker& worker = workers[rng() % workers.size()];
+    const std::int64_t index = worker.next;
+    take(worker.number, index);
+    if (index >= total) {
+      worker = workers.back();
+      workers.pop_back();
+    } else {
+      worker.next = index < in_turns ? index + num_workers : shared++;
+    }
+  }
 }
 
 }  // namespace moesaic::math

@@ -18,8 +18,7 @@
 namespace moesaic::backends::cuda {
 namespace {
 
-/// One compiled kernel as a row of the candidate list. The cost model's choice comes out as the one
-/// that can; any other is taken only when a plan asks for it by name.
+/// One compiled kernel as a row of the candidate list. One of them takes a problem.
 class Sm90Grouped final : public GroupedGemmImplementation {
  public:
   explicit Sm90Grouped(const Instance& instance)
@@ -31,17 +30,7 @@ class Sm90Grouped final : public GroupedGemmImplementation {
     if (!grouped) {
       return grouped;
     }
-    Support match = launch::matches(instance_, request.problem, request.device.num_sms);
-    if (!match) {
-      return match;
-    }
-    const Instance& chosen = launch::choose_instance(request.problem, request.device.num_sms,
-                                                     request.options.batch_invariant);
-    const bool named = request.options.implementation == name_ && !request.options.batch_invariant;
-    if (&chosen != &instance_ && !named) {
-      return {false, std::string(chosen.name) + " is taken at these sizes"};
-    }
-    return {true, {}};
+    return launch::matches(instance_, request.problem);
   }
   [[nodiscard]] std::shared_ptr<const detail::GroupedGemmImpl> make(
       const PlanRequest& request) const override {

@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <random>
 #include <set>
@@ -26,23 +28,59 @@ TEST(KernelConfig, NamesSayWhatIsCompiled) {
     const KernelConfig& c = instance.config;
     std::ostringstream name;
     name << (c.f32_out ? "f32" : "bf16") << (c.wgrad ? "_wgrad_" : "_rows_") << c.tile_m << 'x'
-         << c.tile_n << 'x' << kBlockK << "_s" << c.stages;
-    if (c.cluster > 1) name << "_c" << c.cluster;
+         << c.tile_n;
     if (!c.wgrad) name << (c.b_mn_major ? "_mn" : "_k");
     EXPECT_EQ(instance.name, name.str());
     EXPECT_TRUE(names.insert(instance.name).second) << instance.name << " twice";
   }
 }
 
-TEST(KernelConfig, WarpgroupsCoverTheTileOnce) {
+TEST(KernelConfig, WarpsCoverTheTileOnce) {
+  EXPECT_EQ(kPanelBytes, kPanelRows * 128);
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
-    const int parts = c.rows_per_warpgroup() * c.columns_per_warpgroup() * kConsumerWarpgroups;
-    EXPECT_EQ(parts, c.tile_m * c.tile_n) << instance.name;
-    EXPECT_EQ(c.m64_blocks() * kPanelRows, c.rows_per_warpgroup()) << instance.name;
-    EXPECT_EQ(c.output_panels() * c.panel_columns(), c.columns_per_warpgroup()) << instance.name;
+    EXPECT_EQ(c.rows_per_warpgroup() * kConsumerWarpgroups, c.tile_m) << instance.name;
+    EXPECT_EQ(c.rows_per_warpgroup(), 64) << instance.name << ": the M side of one wgmma";
+    EXPECT_EQ(kPanelRows * kConsumerWarps, c.tile_m) << instance.name;
     EXPECT_EQ(c.accumulators() * kWarpgroupThreads * kConsumerWarpgroups, c.tile_m * c.tile_n);
-    EXPECT_EQ(c.panel_columns() * (c.f32_out ? 4 : 2), 128);
+    EXPECT_EQ(c.panel_columns() * (c.f32_out ? 4 : 2), 128) << instance.name;
+    EXPECT_EQ(c.stages, 4) << instance.name;
+  }
+}
+
+// Half a tile's columns of b are copied by the boxes of a tile of few rows, and its rows are those
+// of the whole.
+TEST(KernelConfig, HalvesOfLargeTiles) {
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    if (c.wgrad) continue;
+    EXPECT_EQ(c.tile_n, 2 * kFewColumns) << instance.name;
+    EXPECT_EQ(c.tile_n / 2 % 64, 0) << instance.name << ": whole panels";
+    // The left half's first part is stored before its second: whole staged panels each.
+    EXPECT_EQ(c.tile_n / 4 % c.panel_columns(), 0) << instance.name;
+    const math::SmemMap map = c.smem();
+    EXPECT_EQ(map.b_bytes / 2, kFewColumns * kBlockK * 2) << instance.name;
+  }
+}
+
+TEST(KernelConfig, TilesOfFewRows) {
+  EXPECT_EQ(kFewRows, 4 * kPanelRows) << "the four warps of a warpgroup have all rows";
+  EXPECT_EQ(kFewColumns % (kConsumerWarpgroups * 64), 0) << "and whole panels of its columns";
+  EXPECT_EQ(kFewBlockK % kBlockK, 0);
+  EXPECT_LE(kFewestRows, kFewRows);
+  EXPECT_EQ(kFewestRows % 8, 0) << "whole swizzle atoms";
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    const math::RowTileShape<std::int32_t> shape = c.row_shape();
+    EXPECT_EQ(shape.tile_m, c.tile_m);
+    EXPECT_EQ(shape.tile_n, c.tile_n);
+    EXPECT_EQ(shape.group_m, c.group_m);
+    EXPECT_EQ(shape.few_n, kFewColumns);
+    EXPECT_EQ(shape.few_m, kFewRows);
+    EXPECT_LT(shape.few_m, shape.tile_m) << instance.name;
+    // Its operands lie where those of a large tile do.
+    EXPECT_LE(kFewRows * kFewBlockK * 2, c.smem().a_stage_bytes) << instance.name;
+    EXPECT_LE(kFewColumns * kFewBlockK * 2, c.smem().b_stage_bytes) << instance.name;
   }
 }
 
@@ -55,13 +93,29 @@ TEST(KernelConfig, MemoryFitsAndIsAligned) {
                                      map.staging_begin, std::int64_t{kPanelBytes}}) {
       EXPECT_EQ(begin % math::kSmemTileAlignBytes, 0) << instance.name;
     }
-    EXPECT_EQ(map.staging_begin + kConsumerWarpgroups * kStagingPanels * kPanelBytes,
+    EXPECT_EQ(map.staging_begin + kConsumerWarps * kStagingPanels * kPanelBytes,
               map.barriers_begin);
-    EXPECT_EQ(map.total_bytes, map.barriers_begin + 2 * c.stages * 8);
-    // The walk's table behind it: groups + 1 entries, and the last segment's end.
-    const std::int64_t table = c.wgrad ? 0 : (kMaxExperts / kExpertsPerGroup + 2) * 4;
-    EXPECT_EQ(c.smem_bytes() - map.total_bytes, table);
-    EXPECT_EQ(map.total_bytes % 4, 0);
+    EXPECT_EQ(map.total_bytes, map.barriers_begin + 2 * c.stages * 8) << "two per stage";
+  }
+}
+
+// Behind the barriers: a message per stage, read as two 16-byte words, and where rows are walked
+// through, the ends of every group of experts, of both kinds of tile.
+TEST(KernelConfig, MessagesAndTheTableLieBehindTheBarriers) {
+  EXPECT_EQ(sizeof(TileMessage), 32U);
+  EXPECT_EQ(offsetof(TileMessage, segment_begin), 16U) << "the second word";
+  EXPECT_EQ(std::size(GroupTable{}.ends), 2U);
+  EXPECT_EQ(sizeof(GroupTable), 2U * 4U * (kMaxExperts / kExpertsPerGroup));
+  EXPECT_EQ(kMaxExperts % kExpertsPerGroup, 0);
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    EXPECT_GE(c.messages_begin(), c.smem().total_bytes) << instance.name;
+    EXPECT_LT(c.messages_begin(), c.smem().total_bytes + 16) << instance.name;
+    EXPECT_EQ(c.messages_begin() % 16, 0) << instance.name;
+    EXPECT_EQ(c.table_begin(), c.messages_begin() + c.stages * 32) << instance.name;
+    EXPECT_EQ(c.table_begin() % static_cast<std::int64_t>(alignof(GroupTable)), 0);
+    const std::int64_t table = c.wgrad ? 0 : static_cast<std::int64_t>(sizeof(GroupTable));
+    EXPECT_EQ(c.smem_bytes(), c.table_begin() + table) << instance.name;
   }
 }
 

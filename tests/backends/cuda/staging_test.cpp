@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda/block/kernel_config.hpp"
@@ -36,23 +38,60 @@ std::vector<Box> panel_boxes(std::int64_t begin, int width, PanelCopy copy) {
   return boxes;
 }
 
-/// The boxes that write the a operand of a stage in one CTA; a pair's CTAs each bring half the rows
-/// for both.
-std::vector<Box> a_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t stage) {
-  const std::int64_t begin = c.smem().a_offset(stage);
-  if (c.wgrad) return panel_boxes(begin, c.tile_m, copy);
+void append(std::vector<Box>& boxes, const std::vector<Box>& more) {
+  boxes.insert(boxes.end(), more.begin(), more.end());
+}
+
+/// The boxes that a stage of a large tile, or of wgrad, takes.
+std::vector<Box> large_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t stage) {
+  const std::int64_t a = c.smem().a_offset(stage), b = c.smem().b_offset(stage);
   std::vector<Box> boxes;
-  const int share = c.tile_m / c.cluster;
-  for (int rank = 0; rank < c.cluster; ++rank) {
-    boxes.push_back({begin + math::panel_bytes(rank * share), math::panel_bytes(share)});
+  append(boxes, c.wgrad ? panel_boxes(a, c.tile_m, copy)
+                        : std::vector<Box>{{a, math::panel_bytes(c.tile_m)}});
+  append(boxes, c.wgrad || c.b_mn_major ? panel_boxes(b, c.tile_n, copy)
+                                        : std::vector<Box>{{b, math::panel_bytes(c.tile_n)}});
+  return boxes;
+}
+
+/// The boxes that a stage of half a large tile takes: all its rows, half its columns.
+std::vector<Box> half_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t stage) {
+  const std::int64_t b = c.smem().b_offset(stage);
+  std::vector<Box> boxes = {{c.smem().a_offset(stage), math::panel_bytes(c.tile_m)}};
+  append(boxes, c.b_mn_major ? panel_boxes(b, c.tile_n / 2, copy)
+                             : std::vector<Box>{{b, math::panel_bytes(c.tile_n / 2)}});
+  return boxes;
+}
+
+/// The boxes of a tile of few rows: two panels along the contraction, the rows by the smaller box
+/// where they are the fewest.
+std::vector<Box> few_boxes(const KernelConfig& c, PanelCopy copy, int stage, int box_rows) {
+  std::vector<Box> boxes;
+  for (int panel = 0; panel < kFewBlockK / kBlockK; ++panel) {
+    const std::int64_t a = c.smem().a_offset(stage) + panel * math::panel_bytes(kFewRows);
+    const std::int64_t b = c.smem().b_offset(stage) + panel * math::panel_bytes(kFewColumns);
+    append(boxes, {{a, math::panel_bytes(box_rows)}});
+    append(boxes, c.b_mn_major ? panel_boxes(b, kFewColumns, copy)
+                               : std::vector<Box>{{b, math::panel_bytes(kFewColumns)}});
   }
   return boxes;
 }
 
-std::vector<Box> b_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t stage) {
-  const std::int64_t begin = c.smem().b_offset(stage);
-  if (c.wgrad || c.b_mn_major) return panel_boxes(begin, c.tile_n, copy);
-  return {{begin, math::panel_bytes(c.tile_n)}};
+std::int64_t bytes_of(const std::vector<Box>& boxes) {
+  std::int64_t bytes = 0;
+  for (const Box& box : boxes) bytes += box.bytes;
+  return bytes;
+}
+
+/// How often each byte of the CTA's shared memory is written.
+std::vector<int> writes_of(const KernelConfig& c, const std::vector<Box>& boxes) {
+  std::vector<int> writes(static_cast<std::size_t>(c.smem().total_bytes));
+  for (const Box& box : boxes) {
+    EXPECT_EQ(box.begin % math::kSmemTileAlignBytes, 0);
+    for (std::int64_t i = 0; i < box.bytes; ++i) {
+      ++writes.at(static_cast<std::size_t>(box.begin + i));
+    }
+  }
+  return writes;
 }
 
 TEST(StageCopies, FillEveryStageOnceAndNothingElse) {
@@ -60,21 +99,14 @@ TEST(StageCopies, FillEveryStageOnceAndNothingElse) {
     const KernelConfig& c = instance.config;
     const math::SmemMap map = c.smem();
     for (const PanelCopy copy : {PanelCopy::whole, PanelCopy::single}) {
-      std::vector<int> writes(static_cast<std::size_t>(map.total_bytes));
+      std::vector<Box> all;
       for (int stage = 0; stage < c.stages; ++stage) {
-        std::int64_t stage_bytes = 0;
-        for (const auto& boxes : {a_boxes(c, copy, stage), b_boxes(c, copy, stage)}) {
-          for (const Box& box : boxes) {
-            EXPECT_EQ(box.begin % math::kSmemTileAlignBytes, 0) << instance.name;
-            stage_bytes += box.bytes;
-            for (std::int64_t i = 0; i < box.bytes; ++i) {
-              ++writes.at(static_cast<std::size_t>(box.begin + i));
-            }
-          }
-        }
-        EXPECT_EQ(stage_bytes, map.stage_expect_bytes())
+        const std::vector<Box> boxes = large_boxes(c, copy, stage);
+        EXPECT_EQ(bytes_of(boxes), map.stage_expect_bytes())
             << instance.name << ": the barrier would wait for ever";
+        append(all, boxes);
       }
+      const std::vector<int> writes = writes_of(c, all);
       for (std::int64_t i = 0; i < map.total_bytes; ++i) {
         ASSERT_EQ(writes[static_cast<std::size_t>(i)], i < map.staging_begin ? 1 : 0)
             << instance.name << " byte " << i;
@@ -83,37 +115,94 @@ TEST(StageCopies, FillEveryStageOnceAndNothingElse) {
   }
 }
 
-// ---- What the wgmmas read
+/// Whether boxes write no byte twice, and none that a large tile's stage does not.
+void expect_inside(const Instance& instance, PanelCopy copy, int stage,
+                   const std::vector<Box>& boxes) {
+  const std::vector<int> writes = writes_of(instance.config, boxes);
+  const std::vector<int> room =
+      writes_of(instance.config, large_boxes(instance.config, copy, stage));
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    ASSERT_LE(writes[i], room[i]) << instance.name << " byte " << i;
+  }
+}
 
-/// Operand starts as mainloop.cuh adds them up, against the layout that the copies leave.
-TEST(StageReads, EveryWgmmaStartsAtItsRowsAndItsStepOfTheContraction) {
+TEST(StageCopies, OfFewRowsAndOfHalvesStayInTheirStageAndApart) {
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
-    for (int warpgroup = 0; warpgroup < kConsumerWarpgroups; ++warpgroup) {
-      const int a_part = c.split_n ? 0 : warpgroup * c.m64_blocks() * kBlockBytes;
-      const int b_part = c.split_n ? warpgroup * c.columns_per_warpgroup() / 64 * kBlockBytes : 0;
-      const int first_row = c.split_n ? 0 : warpgroup * c.rows_per_warpgroup();
-      const int first_column = c.split_n ? warpgroup * c.columns_per_warpgroup() : 0;
-      for (int step = 0; step < kBlockK / math::kWgmmaK; ++step) {
-        const int k = step * math::kWgmmaK;
-        for (int block = 0; block < c.m64_blocks(); ++block) {
-          const int row = first_row + block * 64;
-          const int a_start = a_part + block * kBlockBytes;
-          EXPECT_EQ(a_start + (c.wgrad ? math::mn_major_step_bytes(step)
-                                       : math::k_major_step_bytes(step, c.tile_m)),
-                    c.wgrad ? math::mn_major_offset(row, k, kBlockK)
-                            : math::k_major_offset(row, k, c.tile_m))
-              << instance.name;
+    if (c.wgrad) continue;
+    const math::SmemMap map = c.smem();
+    for (const PanelCopy copy : {PanelCopy::whole, PanelCopy::single}) {
+      for (int stage = 0; stage < c.stages; ++stage) {
+        // The bytes are what producer.cuh lets the stage's barrier expect.
+        const std::vector<Box> half = half_boxes(c, copy, stage);
+        EXPECT_EQ(bytes_of(half), map.a_bytes + map.b_bytes / 2) << instance.name;
+        expect_inside(instance, copy, stage, half);
+        for (const int box_rows : {kFewRows, kFewestRows}) {
+          const std::vector<Box> few = few_boxes(c, copy, stage, box_rows);
+          EXPECT_EQ(bytes_of(few), 2 * (box_rows * 128 + kFewColumns * 128)) << instance.name;
+          expect_inside(instance, copy, stage, few);
         }
-        const bool mn_major = c.wgrad || c.b_mn_major;
-        EXPECT_EQ(b_part + (mn_major ? math::mn_major_step_bytes(step)
-                                     : math::k_major_step_bytes(step, c.tile_n)),
-                  mn_major ? math::mn_major_offset(first_column, k, kBlockK)
-                           : math::k_major_offset(first_column, k, c.tile_n))
-            << instance.name;
       }
     }
   }
+}
+
+// ---- What the wgmmas read
+
+/// Operand starts as multiply_large() of mainloop.cuh adds them up, against the layout that the
+/// copies leave: for all columns at once (wgrad), for the left or the right half of a whole tile,
+/// and for half a tile, whose columns lie where the left half does.
+TEST(StageReads, EveryWgmmaStartsAtItsRowsAndColumnsAndItsStepOfTheContraction) {
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    for (int step = 0; step < kBlockK / math::kWgmmaK; ++step) {
+      const int k = step * math::kWgmmaK;
+      for (int warpgroup = 0; warpgroup < kConsumerWarpgroups; ++warpgroup) {
+        const int row = warpgroup * c.rows_per_warpgroup();
+        EXPECT_EQ(warpgroup * kBlockBytes + (c.wgrad ? math::mn_major_step_bytes(step)
+                                                     : math::k_major_step_bytes(step, c.tile_m)),
+                  c.wgrad ? math::mn_major_offset(row, k, kBlockK)
+                          : math::k_major_offset(row, k, c.tile_m))
+            << instance.name;
+      }
+      const bool mn_major = c.wgrad || c.b_mn_major;
+      for (const int first_column : {0, c.tile_n / 2}) {
+        for (const int copied : {c.tile_n, c.tile_n / 2}) {
+          if (first_column >= copied || (c.wgrad && first_column > 0)) continue;
+          EXPECT_EQ(first_column / 64 * kBlockBytes +
+                        (mn_major ? math::mn_major_step_bytes(step)
+                                  : math::k_major_step_bytes(step, c.tile_n)),
+                    mn_major ? math::mn_major_offset(first_column, k, kBlockK)
+                             : math::k_major_offset(first_column, k, copied))
+              << instance.name << " columns from " << first_column << " of " << copied;
+        }
+      }
+    }
+  }
+}
+
+/// The same of multiply_few(). The panels along the contraction of an MN-major operand are tiles of
+/// their own.
+TEST(StageReads, EveryWgmmaOfFewRowsStartsAtItsColumnsAndItsStepOfTheContraction) {
+  for (int warpgroup = 0; warpgroup < kConsumerWarpgroups; ++warpgroup) {
+    const int first_column = warpgroup * kFewColumns / kConsumerWarpgroups;
+    const int b_part = warpgroup * kBlockBytes;
+    for (int panel = 0; panel < kFewBlockK / kBlockK; ++panel) {
+      const int a_panel = panel * math::panel_bytes(kFewRows);
+      const int b_panel = panel * math::panel_bytes(kFewColumns);
+      for (int step = 0; step < kBlockK / math::kWgmmaK; ++step) {
+        const int in_panel = step * math::kWgmmaK, k = panel * kBlockK + in_panel;
+        EXPECT_EQ(a_panel + math::k_major_step_bytes(step, kFewRows),
+                  math::k_major_offset(0, k, kFewRows));
+        EXPECT_EQ(b_part + b_panel + math::k_major_step_bytes(step, kFewColumns),
+                  math::k_major_offset(first_column, k, kFewColumns));
+        EXPECT_EQ(b_part + math::mn_major_step_bytes(step),
+                  math::mn_major_offset(first_column, in_panel, kBlockK));
+      }
+    }
+  }
+  EXPECT_EQ(math::panel_bytes(kFewColumns), kFewColumns / 64 * math::panel_bytes(kBlockK))
+      << "an MN-major panel along the contraction is as long as a K-major one";
 }
 
 // ---- Staged output
@@ -143,26 +232,24 @@ void expect_panel(const std::vector<Staged>& panel, int element_bytes) {
 
 TEST(StagedPanel, EveryBf16ElementIsWrittenOnceWhereTheStoreReadsIt) {
   std::vector<Staged> panel(kPanelBytes / 2);
-  for (int warp = 0; warp < 4; ++warp) {
-    for (int pair = 0; pair < 4; ++pair) {
-      // stmatrix: lane 8m + i gives the address of row i of matrix m, whose elements 2(l % 4) and
-      // the next of row l / 4 come from register m of lane l.
-      std::array<int, 32> address{};
+  for (int pair = 0; pair < 4; ++pair) {
+    // stmatrix: lane 8m + i gives the address of row i of matrix m, whose elements 2(l % 4) and the
+    // next of row l / 4 come from register m of lane l.
+    std::array<int, 32> address{};
+    for (int lane = 0; lane < 32; ++lane) {
+      const int row = lane % 16;
+      const int chunk = pair * 2 + lane / 16;
+      address[static_cast<std::size_t>(lane)] = row * 128 + ((chunk ^ (row % 8)) * 16);
+    }
+    for (int m = 0; m < 4; ++m) {
       for (int lane = 0; lane < 32; ++lane) {
-        const int row = warp * 16 + lane % 16;
-        const int chunk = pair * 2 + lane / 16;
-        address[static_cast<std::size_t>(lane)] = row * 128 + ((chunk ^ (row % 8)) * 16);
-      }
-      for (int m = 0; m < 4; ++m) {
-        for (int lane = 0; lane < 32; ++lane) {
-          const int base = address[static_cast<std::size_t>(8 * m + lane / 4)];
-          for (int next = 0; next < 2; ++next) {
-            // The fragment: register m holds columns j (m < 2) or j + 1, rows l/4 or 8 below.
-            Staged& at = panel[static_cast<std::size_t>(base / 2 + lane % 4 * 2 + next)];
-            at.row = warp * 16 + lane / 4 + m % 2 * 8;
-            at.column = (pair * 2 + m / 2) * 8 + lane % 4 * 2 + next;
-            ++at.writes;
-          }
+        const int base = address[static_cast<std::size_t>(8 * m + lane / 4)];
+        for (int next = 0; next < 2; ++next) {
+          // The fragment: register m holds columns j (m < 2) or j + 1, rows l/4 or 8 below.
+          Staged& at = panel.at(static_cast<std::size_t>(base / 2 + lane % 4 * 2 + next));
+          at.row = lane / 4 + m % 2 * 8;
+          at.column = (pair * 2 + m / 2) * 8 + lane % 4 * 2 + next;
+          ++at.writes;
         }
       }
     }
@@ -172,24 +259,59 @@ TEST(StagedPanel, EveryBf16ElementIsWrittenOnceWhereTheStoreReadsIt) {
 
 TEST(StagedPanel, EveryF32ElementIsWrittenOnceWhereTheStoreReadsIt) {
   std::vector<Staged> panel(kPanelBytes / 4);
-  for (int warp = 0; warp < 4; ++warp) {
-    for (int lane = 0; lane < 32; ++lane) {
-      const int row = warp * 16 + lane / 4;
-      for (int block = 0; block < 4; ++block) {
-        const int chunk = block * 2 + lane % 4 / 2;
-        const int within = ((chunk ^ (row % 8)) * 16) + lane % 2 * 8;
-        for (const int below : {0, 8}) {
-          for (int next = 0; next < 2; ++next) {
-            Staged& at = panel[static_cast<std::size_t>(((row + below) * 128 + within) / 4 + next)];
-            at.row = row + below;
-            at.column = block * 8 + lane % 4 * 2 + next;
-            ++at.writes;
-          }
+  for (int lane = 0; lane < 32; ++lane) {
+    const int row = lane / 4;
+    for (int block = 0; block < 4; ++block) {
+      const int chunk = block * 2 + lane % 4 / 2;
+      const int within = ((chunk ^ (row % 8)) * 16) + lane % 2 * 8;
+      for (const int below : {0, 8}) {
+        for (int next = 0; next < 2; ++next) {
+          Staged& at =
+              panel.at(static_cast<std::size_t>(((row + below) * 128 + within) / 4 + next));
+          at.row = row + below;
+          at.column = block * 8 + lane % 4 * 2 + next;
+          ++at.writes;
         }
       }
     }
   }
   expect_panel(panel, 4);
+}
+
+/// What target() of grouped_kernel.cuh and store_panels() of epilogue.cuh make of a tile: each
+/// element is stored from one panel of one warp. LargeTiles stores a whole tile as two halves, and
+/// the left one in two parts.
+TEST(StagedPanel, PanelsOfAllWarpsCoverTheTileOnce) {
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    for (const TileMessage::Kind kind : {TileMessage::large, TileMessage::half, TileMessage::few}) {
+      const bool few = kind == TileMessage::few;
+      if (kind != TileMessage::large && c.wgrad) continue;
+      const int rows = few ? kFewRows : c.tile_m;
+      const int columns = kind == TileMessage::large ? c.tile_n : c.tile_n / 2;
+      const int warp_columns = few ? columns / kConsumerWarpgroups : columns;
+      std::vector<std::pair<int, int>> parts = {{0, warp_columns}};
+      if (kind == TileMessage::large && !c.wgrad) {
+        const int quarter = c.tile_n / 4;
+        parts = {{0, quarter}, {quarter, 2 * quarter}, {2 * quarter, 4 * quarter}};
+      }
+      std::vector<int> stores(static_cast<std::size_t>(rows * columns));
+      for (int warp = 0; warp < kConsumerWarps; ++warp) {
+        const int first_row = (few ? 0 : warp / 4 * c.rows_per_warpgroup()) + warp % 4 * kPanelRows;
+        const int first_column = few ? warp / 4 * warp_columns : 0;
+        for (const auto& [begin, end] : parts) {
+          for (int panel = begin / c.panel_columns(); panel < end / c.panel_columns(); ++panel) {
+            for (int i = 0; i < kPanelRows * c.panel_columns(); ++i) {
+              const int row = first_row + i / c.panel_columns();
+              const int column = first_column + panel * c.panel_columns() + i % c.panel_columns();
+              ++stores.at(static_cast<std::size_t>(row * columns + column));
+            }
+          }
+        }
+      }
+      EXPECT_EQ(std::count(stores.begin(), stores.end(), 1), rows * columns) << instance.name;
+    }
+  }
 }
 
 }  // namespace

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// From accumulators to global memory: 128-byte-wide panels of 64 rows are rounded into swizzled
-// shared memory and stored by bulk copies that clip at the segment, while the next tile's loads are
-// already under way.
+// From accumulators to global memory. Each warp rounds its own 16 rows, a 128-byte-wide panel at a
+// time, into its own swizzled shared memory and stores it by a bulk copy that clips at the segment:
+// no warp waits for another, and the next tile's loads are under way.
 #pragma once
 
 #include <cuda_bf16.h>
 
 #include <cstdint>
 
-#include "backends/cuda/block/mainloop.cuh"
+#include "backends/cuda/block/ring.cuh"
+#include "backends/cuda/block/tensor_maps.hpp"
+#include "backends/cuda/ptx/tensor_copy.cuh"
 
 namespace moesaic::backends::cuda {
 
@@ -18,16 +20,15 @@ __device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
-/// Writes panel `panel` of a 64-row block into staging. The wgmma fragment gives lane l of warp w
-/// rows 16w + l/4 and 8 below, columns 8j + 2(l%4) and the next.
-template <KernelConfig kConfig>
-__device__ __forceinline__ void stage_panel(
-    std::uint32_t staging, const float (&sums)[kConfig.columns_per_warpgroup() / 2], int panel) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const int warp_row = static_cast<int>(threadIdx.x / 32 % 4) * 16;
-  if constexpr (!kConfig.f32_out) {
+/// Writes panel `panel` of a warp's 16 rows into staging. The wgmma fragment gives lane l rows l/4
+/// and 8 below, columns 8j + 2(l%4) and the next.
+template <bool kF32Out, int kSums>
+__device__ __forceinline__ void stage_panel(std::uint32_t staging, const float (&sums)[kSums],
+                                            int panel) {
+  const int lane = lane_id();
+  if constexpr (!kF32Out) {
     // Matrices of one stmatrix: rows 0-7 and 8-15 of columns j, then of columns j + 8.
-    const int row = warp_row + lane % 16;
+    const int row = lane % 16;
 #pragma unroll
     for (int pair = 0; pair < 4; ++pair) {
       const int j = panel * 8 + pair * 2;
@@ -39,7 +40,7 @@ __device__ __forceinline__ void stage_panel(
           pack_bf16(sums[4 * j + 4], sums[4 * j + 5]), pack_bf16(sums[4 * j + 6], sums[4 * j + 7]));
     }
   } else {
-    const int row = warp_row + lane / 4;
+    const int row = lane / 4;
 #pragma unroll
     for (int block = 0; block < 4; ++block) {
       const int j = panel * 4 + block;
@@ -54,13 +55,13 @@ __device__ __forceinline__ void stage_panel(
   }
 }
 
-/// Where the panels of one warpgroup go.
+/// Where the panels of one warp go.
 struct PanelTarget {
   const CUtensorMap* map;
   bool ragged_rows;  ///< forward, dgrad: clip at the segment; else a matrix of a weight tensor
   bool add;          ///< FP32 wgrad that accumulates
-  std::int64_t segment_begin, segment_rows;
-  std::int32_t row;        ///< In the segment, or in dw[e].
+  std::int32_t segment_begin, segment_rows;
+  std::int32_t row;        ///< The warp's first, in the segment or in dw[e].
   std::int32_t row_limit;  ///< Rows from here on do not exist.
   std::int32_t column, column_limit;
   std::int32_t expert;
@@ -78,57 +79,46 @@ __device__ __forceinline__ void issue_panel(const PanelTarget& to, std::uint32_t
   }
 }
 
-/// Stores a warpgroup's whole part of a tile. `issuer` is one thread of the warpgroup.
-template <KernelConfig kConfig>
-__device__ __forceinline__ void store_tile(const Ring<kConfig>& ring, int warpgroup, bool issuer,
-                                           const Accumulators<kConfig>& sums,
-                                           const PanelTarget& to) {
-  const std::uint32_t barrier = static_cast<std::uint32_t>(1 + warpgroup);
-  int slot = 0;
+/// Stores panels [kFirst, kEnd) of a warp's part of a tile, through its staging.
+template <KernelConfig kConfig, int kFirst, int kEnd, int kSums>
+__device__ __forceinline__ void store_panels(std::uint32_t staging, const float (&sums)[kSums],
+                                             const PanelTarget& to) {
+  const bool issuer = lane_id() == 0;
 #pragma unroll
-  for (int block = 0; block < kConfig.m64_blocks(); ++block) {
-    const int row = to.row + block * kPanelRows;
-#pragma unroll
-    for (int panel = 0; panel < kConfig.output_panels(); ++panel) {
-      const int column = to.column + panel * kConfig.panel_columns();
-      const std::uint32_t staging =
-          ring.staging(warpgroup) + static_cast<std::uint32_t>(slot * kPanelBytes);
-      slot ^= 1;
-      if (issuer) ptx::store_wait_read<kStagingPanels - 1>();  // the copy that last used this slot
-      ptx::named_barrier(barrier, kWarpgroupThreads);          // everyone may write now
-      stage_panel<kConfig>(staging, sums[block], panel);
-      ptx::fence_async_proxy();                        // for the copy below
-      ptx::named_barrier(barrier, kWarpgroupThreads);  // everyone has written
-      if (issuer) {
-        if (row < to.row_limit && column < to.column_limit) issue_panel(to, staging, row, column);
-        ptx::store_commit();  // also when empty: the wait above counts groups
-      }
+  for (int panel = kFirst; panel < kEnd; ++panel) {
+    const int column = to.column + panel * kConfig.panel_columns();
+    const std::uint32_t at =
+        staging + static_cast<std::uint32_t>(panel % kStagingPanels * kPanelBytes);
+    if (issuer) ptx::store_wait_read<kStagingPanels - 1>();  // the copy that last used this slot
+    __syncwarp();
+    stage_panel<kConfig.f32_out>(at, sums, panel);
+    ptx::fence_async_proxy();  // for the copy below
+    __syncwarp();
+    if (issuer) {
+      if (to.row < to.row_limit && column < to.column_limit) issue_panel(to, at, to.row, column);
+      ptx::store_commit();  // also when empty: the wait above counts groups
     }
   }
 }
 
 /// BF16 wgrad that accumulates: adds the old values, in FP32, before the one rounding.
-template <KernelConfig kConfig>
+template <int kSums>
 __device__ __forceinline__ void add_old_bf16(const KernelParams& params, const PanelTarget& to,
-                                             Accumulators<kConfig>& sums) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const int warp_row = static_cast<int>(threadIdx.x / 32 % 4) * 16;
+                                             float (&sums)[kSums]) {
+  const int lane = lane_id();
   const auto* d = static_cast<const __nv_bfloat16*>(params.d) + to.expert * params.d_expert_stride;
 #pragma unroll
-  for (int block = 0; block < kConfig.m64_blocks(); ++block) {
+  for (int half = 0; half < 2; ++half) {
+    const int row = to.row + lane / 4 + half * 8;
+    if (row >= to.row_limit) continue;
+    const auto* line = d + row * params.d_row_stride;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = to.row + block * 64 + warp_row + lane / 4 + half * 8;
-      if (row >= to.row_limit) continue;
-      const auto* line = d + row * params.d_row_stride;
-#pragma unroll
-      for (int j = 0; j < kConfig.columns_per_warpgroup() / 8; ++j) {
-        const int column = to.column + j * 8 + lane % 4 * 2;
-        if (column < to.column_limit) {
-          const auto old = *reinterpret_cast<const __nv_bfloat162*>(line + column);
-          sums[block][4 * j + 2 * half] += __low2float(old);
-          sums[block][4 * j + 2 * half + 1] += __high2float(old);
-        }
+    for (int j = 0; j < kSums / 4; ++j) {
+      const int column = to.column + j * 8 + lane % 4 * 2;
+      if (column < to.column_limit) {
+        const auto old = *reinterpret_cast<const __nv_bfloat162*>(line + column);
+        sums[4 * j + 2 * half] += __low2float(old);
+        sums[4 * j + 2 * half + 1] += __high2float(old);
       }
     }
   }

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 
+#include "math/integer.hpp"
 #include "math/smem_layout.hpp"
+#include "math/tile_counters.hpp"
 #include "math/tile_scheduler.hpp"
 #include "math/weight_tile_scheduler.hpp"
 
@@ -14,45 +16,59 @@ namespace moesaic::backends::cuda {
 inline constexpr int kThreads = 384;  ///< One producer warpgroup, two consumer warpgroups.
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kConsumerWarpgroups = 2;
+inline constexpr int kConsumerWarps = kConsumerWarpgroups * 4;
 inline constexpr int kBlockK = 64;     ///< Contraction per pipeline stage: one 128-byte panel.
-inline constexpr int kPanelRows = 64;  ///< Rows of one staged output panel.
+inline constexpr int kPanelRows = 16;  ///< Rows of one staged output panel: one warp's.
 inline constexpr int kPanelBytes = kPanelRows * 128;
-inline constexpr int kStagingPanels = 2;     ///< Per consumer warpgroup.
-inline constexpr int kMaxExperts = 8192;     ///< Bounds the shared table of tile_walk.cuh.
+inline constexpr int kMaxExperts = 8192;     ///< Bounds the shared table of row_tile_walk.cuh.
 inline constexpr int kExpertsPerGroup = 32;  ///< One expert per lane.
 inline constexpr int kMaxGroups = kMaxExperts / kExpertsPerGroup;
 
-/// What a CTA of forward or dgrad works out once from the offsets, in shared memory.
+inline constexpr int kStagingPanels = 2;  ///< Per consumer warp.
+
+// ---- Tiles of few rows (forward, dgrad): the weights stream, so that a stage holds twice the
+// contraction of half the columns. NB-0005.
+inline constexpr int kFewRows = 64;     ///< Most rows; one wgmma's.
+inline constexpr int kFewestRows = 16;  ///< Rows of the smaller copy box: absent rows are not free.
+inline constexpr int kFewColumns = 128;  ///< Each warpgroup has half.
+inline constexpr int kFewBlockK = 2 * kBlockK;
+
+/// Tile rows up to the end of each group of experts, of large tiles and of tiles of few rows: what
+/// a CTA works out once from the offsets where there are more groups than a warp walks through.
 struct GroupTable {
-  std::int32_t groups[kMaxGroups + 1];  ///< Tile rows before each group of experts.
-  std::int32_t last_segment_end;        ///< Last row that any valid segment ends at.
+  std::int32_t ends[2][kMaxGroups];
 };
+
+/// What the producer tells the consumers of a tile, beside the tile's first stage.
+struct TileMessage {
+  /// half: of a large tile, its left or its right columns.
+  enum Kind : std::int32_t { end, large, half, few };
+  Kind kind;
+  std::int32_t
+      k_blocks;  ///< Stages; wgrad: 0 for an expert without rows, which takes one all the same.
+  std::int32_t row, column;                  ///< Of the tile: in its segment, or in dw[e].
+  std::int32_t segment_begin, segment_rows;  ///< forward, dgrad
+  std::int32_t expert;                       ///< wgrad
+  std::int32_t unused;
+};
+static_assert(sizeof(TileMessage) == 32, "two 16-byte words");
 
 /// One compiled kernel: a row of sm90_instances.def.
 struct KernelConfig {
   bool wgrad = false;  ///< Contracts the rows of an expert; else rows are the M side.
   int tile_m = 128, tile_n = 256;
   int stages = 4;
-  int group_m = 8;  ///< Raster: tile rows that share columns of b, see math/tile_order.hpp.
-  int cluster =
-      1;  ///< CTAs side by side along N that share the rows of a by multicast: 1 or 2; 1 in wgrad.
-  bool split_n = false;     ///< Both warpgroups take all rows and half the columns: for few rows.
+  int group_m = 8;          ///< Raster: tile rows that share columns of b, see math/tile_order.hpp.
   bool b_mn_major = false;  ///< b is contiguous along N (wgrad: always, for both operands).
   bool f32_out = false;
 
   [[nodiscard]] MOESAIC_HD constexpr int rows_per_warpgroup() const {
-    return split_n ? tile_m : tile_m / kConsumerWarpgroups;
+    return tile_m / kConsumerWarpgroups;
   }
-  [[nodiscard]] MOESAIC_HD constexpr int columns_per_warpgroup() const {
-    return split_n ? tile_n / kConsumerWarpgroups : tile_n;
-  }
-  [[nodiscard]] MOESAIC_HD constexpr int m64_blocks() const { return rows_per_warpgroup() / 64; }
-  [[nodiscard]] MOESAIC_HD constexpr int accumulators() const {
-    return m64_blocks() * columns_per_warpgroup() / 2;
-  }
+  [[nodiscard]] MOESAIC_HD constexpr int accumulators() const { return tile_n / 2; }
   [[nodiscard]] MOESAIC_HD constexpr int panel_columns() const { return f32_out ? 32 : 64; }
-  [[nodiscard]] MOESAIC_HD constexpr int output_panels() const {
-    return columns_per_warpgroup() / panel_columns();
+  [[nodiscard]] MOESAIC_HD constexpr math::RowTileShape<std::int32_t> row_shape() const {
+    return {tile_m, tile_n, group_m, kFewRows, kFewColumns};
   }
   [[nodiscard]] MOESAIC_HD constexpr math::SmemMap smem() const {
     return math::smem_map(
@@ -61,12 +77,18 @@ struct KernelConfig {
          .block_k = kBlockK,
          .stages = stages,
          .element_bytes = 2,
-         .staging_bytes = std::int64_t{kConsumerWarpgroups} * kStagingPanels * kPanelBytes,
+         .staging_bytes = std::int64_t{kConsumerWarps} * kStagingPanels * kPanelBytes,
          .num_barriers = std::int64_t{2} * stages});
   }
-  /// The walk's table stands behind everything else.
+  /// Behind the barriers: a message per stage, then the walk's table.
+  [[nodiscard]] MOESAIC_HD constexpr std::int64_t messages_begin() const {
+    return math::round_up<std::int64_t>(smem().total_bytes, 16);
+  }
+  [[nodiscard]] MOESAIC_HD constexpr std::int64_t table_begin() const {
+    return messages_begin() + stages * static_cast<std::int64_t>(sizeof(TileMessage));
+  }
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t smem_bytes() const {
-    return smem().total_bytes + (wgrad ? 0 : static_cast<std::int64_t>(sizeof(GroupTable)));
+    return table_begin() + (wgrad ? 0 : static_cast<std::int64_t>(sizeof(GroupTable)));
   }
   bool operator==(const KernelConfig&) const = default;
 };
@@ -80,9 +102,10 @@ enum class PanelCopy : std::int32_t { whole, single };
 struct KernelParams {
   const std::int32_t* offs = nullptr;
   unsigned long long* fault_word = nullptr;
+  math::TileCounters* counters = nullptr;        ///< Zero before every launch, and after it.
   math::RowTileGrid<std::int32_t> rows{};        ///< forward, dgrad
   math::WeightTileGrid<std::int32_t> weights{};  ///< wgrad
-  std::int32_t k_blocks = 0;                     ///< forward, dgrad: ceil(contraction / 64)
+  std::int32_t k = 0;                            ///< forward, dgrad: the contraction
   PanelCopy a_panels = PanelCopy::whole;         ///< wgrad
   PanelCopy b_panels = PanelCopy::whole;
   bool accumulate = false;  ///< wgrad: d += result

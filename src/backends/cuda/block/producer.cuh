@@ -5,90 +5,86 @@
 
 #include <cstdint>
 
-#include "backends/cuda/block/kernel_config.hpp"
+#include "backends/cuda/block/ring.cuh"
+#include "backends/cuda/block/row_tile_walk.cuh"
 #include "backends/cuda/block/tensor_maps.hpp"
-#include "backends/cuda/ptx/sync.cuh"
+#include "backends/cuda/block/weight_tile_walk.cuh"
 #include "backends/cuda/ptx/tensor_copy.cuh"
+#include "math/pipeline_phase.hpp"
 
 namespace moesaic::backends::cuda {
 
-/// Shared-memory addresses of a CTA's ring.
-template <KernelConfig kConfig>
-struct Ring {
-  std::uint32_t base;
-
-  [[nodiscard]] __device__ std::uint32_t a(int stage) const {
-    constexpr math::SmemMap kMap = kConfig.smem();
-    return base +
-           static_cast<std::uint32_t>(stage) * static_cast<std::uint32_t>(kMap.a_stage_bytes);
+/// MN-major weights: `kWidth` columns of 64 lines of the contraction.
+template <int kWidth>
+__device__ __forceinline__ void load_weight_columns(const CUtensorMap* map, PanelCopy copy,
+                                                    std::uint32_t to, std::uint32_t full, int k,
+                                                    int column, int expert) {
+  if (copy == PanelCopy::whole) {
+    ptx::load_box<4>(to, map, full, {0, k, column / 64, expert});
+  } else {
+#pragma unroll
+    for (int panel = 0; panel < kWidth / 64; ++panel) {
+      ptx::load_box<3>(to + panel * math::panel_bytes(kBlockK), map, full,
+                       {column + panel * 64, k, expert});
+    }
   }
-  [[nodiscard]] __device__ std::uint32_t b(int stage) const {
-    constexpr math::SmemMap kMap = kConfig.smem();
-    return base + static_cast<std::uint32_t>(kMap.b_begin) +
-           static_cast<std::uint32_t>(stage) * static_cast<std::uint32_t>(kMap.b_stage_bytes);
-  }
-  [[nodiscard]] __device__ std::uint32_t full(int stage) const {
-    constexpr math::SmemMap kMap = kConfig.smem();
-    return base + static_cast<std::uint32_t>(kMap.barriers_begin) +
-           static_cast<std::uint32_t>(stage) * 8U;
-  }
-  [[nodiscard]] __device__ std::uint32_t empty(int stage) const {
-    return full(kConfig.stages + stage);
-  }
-  [[nodiscard]] __device__ std::uint32_t staging(int warpgroup) const {
-    constexpr math::SmemMap kMap = kConfig.smem();
-    return base + static_cast<std::uint32_t>(kMap.staging_begin) +
-           static_cast<std::uint32_t>(warpgroup * kStagingPanels * kPanelBytes);
-  }
-  /// What a full stage's copies bring, clipped or not.
-  [[nodiscard]] static __device__ std::uint32_t stage_bytes() {
-    constexpr math::SmemMap kMap = kConfig.smem();
-    constexpr std::int64_t kBytes = kMap.stage_expect_bytes();
-    return static_cast<std::uint32_t>(kBytes);
-  }
-};
-
-/// First column of this CTA in its tile, counted from the tile's: a cluster's CTAs lie side by
-/// side.
-template <KernelConfig kConfig>
-__device__ __forceinline__ int cta_column() {
-  return kConfig.cluster == 1 ? 0 : static_cast<int>(ptx::cluster_rank()) * kConfig.tile_n;
 }
 
-/// All CTAs of a cluster.
-template <KernelConfig kConfig>
-inline constexpr std::uint16_t kAllCtas = static_cast<std::uint16_t>((1U << kConfig.cluster) - 1U);
-
-/// Forward, dgrad: rows of a, columns of b, one step of the contraction. Rows past the segment are
-/// someone else's or past the buffer; they only make rows that are not stored.
+/// Forward, dgrad: rows of a, columns of b (half of them for half a tile), one step of the
+/// contraction. Rows past the segment are someone else's or past the buffer; they only make rows
+/// that are not stored.
 template <KernelConfig kConfig>
 __device__ __forceinline__ void load_row_stage(const TensorMaps& maps, const KernelParams& params,
                                                const Ring<kConfig>& ring, int stage,
                                                const math::RowTile<std::int32_t>& tile,
                                                int k_block) {
+  constexpr math::SmemMap kMap = kConfig.smem();
   const std::uint32_t full = ring.full(stage);
   const int k = k_block * kBlockK;
-  const int column = static_cast<int>(tile.column_begin) + cta_column<kConfig>();
-  ptx::barrier_arrive_expect(full, Ring<kConfig>::stage_bytes());
-  if constexpr (kConfig.cluster == 1) {
-    ptx::load_box<2>(ring.a(stage), &maps.a, full, {k, static_cast<int>(tile.row_begin)});
-  } else {  // each CTA brings its share of the rows for both
-    constexpr int kRows = kConfig.tile_m / kConfig.cluster;
-    const int first = static_cast<int>(ptx::cluster_rank()) * kRows;
-    ptx::load_box_multicast<2>(ring.a(stage) + static_cast<std::uint32_t>(math::panel_bytes(first)),
-                               &maps.a, full, kAllCtas<kConfig>,
-                               {k, static_cast<int>(tile.row_begin) + first});
-  }
+  const int column = static_cast<int>(tile.column_begin);
+  ptx::barrier_arrive_expect(
+      full,
+      static_cast<std::uint32_t>(kMap.a_bytes + (tile.half ? kMap.b_bytes / 2 : kMap.b_bytes)));
+  ptx::load_box<2>(ring.a(stage), &maps.a, full, {k, static_cast<int>(tile.row_begin)});
+  const CUtensorMap* columns_map = tile.half ? &maps.b_few : &maps.b;
   if constexpr (!kConfig.b_mn_major) {
-    ptx::load_box<3>(ring.b(stage), &maps.b, full, {k, column, tile.expert});
-  } else if (params.b_panels == PanelCopy::whole) {
-    ptx::load_box<4>(ring.b(stage), &maps.b, full, {0, k, column / 64, tile.expert});
+    ptx::load_box<3>(ring.b(stage), columns_map, full, {k, column, tile.expert});
+  } else if (tile.half) {
+    load_weight_columns<kConfig.tile_n / 2>(columns_map, params.b_panels, ring.b(stage), full, k,
+                                            column, tile.expert);
   } else {
+    load_weight_columns<kConfig.tile_n>(columns_map, params.b_panels, ring.b(stage), full, k,
+                                        column, tile.expert);
+  }
+}
+
+/// The same for a tile of few rows: two panels along the contraction, of which the second may be
+/// past its end and is then zero. What is not copied of a panel's 64 rows makes rows that are not
+/// stored.
+template <KernelConfig kConfig>
+__device__ __forceinline__ void load_few_rows_stage(const TensorMaps& maps,
+                                                    const KernelParams& params,
+                                                    const Ring<kConfig>& ring, int stage,
+                                                    const math::RowTile<std::int32_t>& tile,
+                                                    int k_block) {
+  const bool fewest = tile.rows <= kFewestRows;
+  const CUtensorMap* rows_map = fewest ? &maps.a_fewest : &maps.a_few;
+  const std::uint32_t row_bytes = (fewest ? kFewestRows : kFewRows) * 128U;
+  const std::uint32_t full = ring.full(stage);
+  const int column = static_cast<int>(tile.column_begin);
+  ptx::barrier_arrive_expect(full, 2 * (row_bytes + kFewBBytes));
 #pragma unroll
-    for (int panel = 0; panel < kConfig.tile_n / 64; ++panel) {
-      ptx::load_box<3>(ring.b(stage) + panel * math::panel_bytes(kBlockK), &maps.b, full,
-                       {column + panel * 64, k, tile.expert});
+  for (int panel = 0; panel < 2; ++panel) {
+    const int k = k_block * kFewBlockK + panel * kBlockK;
+    const std::uint32_t b = ring.b(stage) + static_cast<std::uint32_t>(panel) * kFewBBytes;
+    if constexpr (!kConfig.b_mn_major) {
+      ptx::load_box<3>(b, &maps.b_few, full, {k, column, tile.expert});
+    } else {
+      load_weight_columns<kFewColumns>(&maps.b_few, params.b_panels, b, full, k, column,
+                                       tile.expert);
     }
+    ptx::load_box<2>(ring.a(stage) + static_cast<std::uint32_t>(panel) * kFewABytes, rows_map, full,
+                     {k, static_cast<int>(tile.row_begin)});
   }
 }
 
@@ -114,13 +110,162 @@ __device__ __forceinline__ void load_weight_stage(const TensorMaps& maps,
                                                   const Ring<kConfig>& ring, int stage,
                                                   const math::WeightTile<std::int32_t>& tile,
                                                   int row_block) {
+  constexpr math::SmemMap kMap = kConfig.smem();
+  constexpr auto kBytes = static_cast<std::uint32_t>(kMap.stage_expect_bytes());
   const std::uint32_t full = ring.full(stage);
   const RaggedCoordinates at = ragged(tile.rows.begin, tile.rows.rows(), row_block * kBlockK);
-  ptx::barrier_arrive_expect(full, Ring<kConfig>::stage_bytes());
+  ptx::barrier_arrive_expect(full, kBytes);
   load_ragged<kConfig.tile_m>(&maps.a, params.a_panels, ring.a(stage), full, at,
                               static_cast<int>(tile.n_begin));
   load_ragged<kConfig.tile_n>(&maps.b, params.b_panels, ring.b(stage), full, at,
                               static_cast<int>(tile.k_begin));
+}
+
+// ---- What the consumers are told of a tile
+
+__device__ __forceinline__ TileMessage describe(const KernelParams& params,
+                                                const math::RowTile<std::int32_t>& tile) {
+  const int row = tile.m_tile * params.rows.shape.tile_m;
+  const auto begin = static_cast<std::int32_t>(tile.row_begin) - row;
+  const int block_k = tile.few ? kFewBlockK : kBlockK;
+  return {tile.few    ? TileMessage::few
+          : tile.half ? TileMessage::half
+                      : TileMessage::large,
+          math::ceil_div(params.k, block_k),
+          row,
+          static_cast<std::int32_t>(tile.column_begin),
+          begin,
+          static_cast<std::int32_t>(tile.segment_end) - begin,
+          0,
+          0};
+}
+
+__device__ __forceinline__ TileMessage describe(const KernelParams& /*params*/,
+                                                const math::WeightTile<std::int32_t>& tile) {
+  return {TileMessage::large,
+          tile.row_blocks,
+          static_cast<std::int32_t>(tile.n_begin),
+          static_cast<std::int32_t>(tile.k_begin),
+          0,
+          0,
+          tile.expert,
+          0};
+}
+
+// ---- Sharing out the tiles
+
+/// The tiles that nobody has yet. Lane 0 asks early, so that the answer is there when the tile
+/// before is done.
+class TileQueue {
+ public:
+  __device__ explicit TileQueue(math::TileCounters& counters) : counters_(counters) {}
+
+  __device__ void ask() {
+    if (lane_id() == 0) {
+      taken_ = atomicAdd(reinterpret_cast<unsigned long long*>(&counters_.next), 1ULL);
+    }
+  }
+  /// How many were taken before.
+  __device__ std::int64_t answer() const {
+    return static_cast<std::int64_t>(__shfl_sync(kAllLanes, taken_, 0));
+  }
+  /// The last CTA of the launch leaves the counters as it found them.
+  __device__ void leave() {
+    if (lane_id() != 0) return;
+    __threadfence();  // every question of this CTA comes before its leave
+    if (atomicInc(&counters_.finished, gridDim.x - 1) == gridDim.x - 1) {
+      atomicExch(reinterpret_cast<unsigned long long*>(&counters_.next), 0ULL);
+    }
+  }
+
+ private:
+  math::TileCounters& counters_;
+  unsigned long long taken_ = 0;
+};
+
+/// Tells the consumers of a tile and loads its stages.
+template <KernelConfig kConfig, class Tile>
+__device__ __forceinline__ void load_tile(const TensorMaps& maps, const KernelParams& params,
+                                          const Ring<kConfig>& ring,
+                                          math::PipelineState<kConfig.stages>& state,
+                                          const Tile& tile) {
+  const TileMessage message = describe(params, tile);
+  const bool few = message.kind == TileMessage::few;
+  // A tile without stages of its own takes one for its message.
+  const int stages = math::max(message.k_blocks, 1);
+  for (int k_block = 0; k_block < stages; ++k_block) {
+    ptx::barrier_wait(ring.empty(state.stage), math::producer_parity(state.phase));
+    if (ptx::elect_one()) {
+      if (k_block == 0) send(ring.message(state.stage), message);
+      if constexpr (kConfig.wgrad) {
+        if (message.k_blocks > 0) {
+          load_weight_stage<kConfig>(maps, params, ring, state.stage, tile, k_block);
+        } else {
+          ptx::barrier_arrive(ring.full(state.stage));
+        }
+      } else if (few) {
+        load_few_rows_stage<kConfig>(maps, params, ring, state.stage, tile, k_block);
+      } else {
+        load_row_stage<kConfig>(maps, params, ring, state.stage, tile, k_block);
+      }
+    }
+    __syncwarp();
+    state.advance();
+  }
+}
+
+template <KernelConfig kConfig>
+__device__ __forceinline__ void send_end(const Ring<kConfig>& ring,
+                                         const math::PipelineState<kConfig.stages>& state) {
+  ptx::barrier_wait(ring.empty(state.stage), math::producer_parity(state.phase));
+  if (ptx::elect_one()) {
+    send(ring.message(state.stage), {.kind = TileMessage::end});
+    ptx::barrier_arrive(ring.full(state.stage));
+  }
+}
+
+/// The producer warp's life in forward and dgrad. Whole large tiles are equally long: every CTA
+/// takes each gridDim.x-th, so that CTAs side by side share columns of b at the same time; that
+/// saves energy (NB-0005). The smaller ones that follow go to whoever is free.
+template <KernelConfig kConfig>
+__device__ __forceinline__ void produce_rows(const TensorMaps& maps, const KernelParams& params,
+                                             const Ring<kConfig>& ring,
+                                             const math::RowTileGrid<std::int32_t>& grid,
+                                             const GroupTable& table) {
+  math::PipelineState<kConfig.stages> state;
+  TileQueue queue(*params.counters);
+  RowTileWalk walk(params, grid, table);
+  std::int64_t index = blockIdx.x;
+  auto tile = walk.find(index);
+  while (tile.valid()) {
+    const bool shared = index >= walk.first_small();
+    if (shared) queue.ask();
+    load_tile<kConfig>(maps, params, ring, state, tile);
+    index = shared ? walk.first_small() + gridDim.x + queue.answer() : index + gridDim.x;
+    tile = walk.find(index);
+  }
+  queue.leave();
+  send_end<kConfig>(ring, state);
+}
+
+/// The same in wgrad. Where lengths differ, the tiles go to whoever is free, the longest first.
+template <KernelConfig kConfig>
+__device__ __forceinline__ void produce_weights(const TensorMaps& maps, const KernelParams& params,
+                                                const Ring<kConfig>& ring) {
+  math::PipelineState<kConfig.stages> state;
+  TileQueue queue(*params.counters);
+  WeightTileWalk walk(params);
+  const bool shared = !walk.same_length();
+  std::int64_t index = blockIdx.x;
+  auto tile = walk.find(index);
+  while (tile.valid()) {
+    if (shared) queue.ask();
+    load_tile<kConfig>(maps, params, ring, state, tile);
+    index = shared ? gridDim.x + queue.answer() : index + gridDim.x;
+    tile = walk.find(index);
+  }
+  queue.leave();
+  send_end<kConfig>(ring, state);
 }
 
 }  // namespace moesaic::backends::cuda

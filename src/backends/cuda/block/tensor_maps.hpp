@@ -8,6 +8,8 @@ namespace moesaic::backends::cuda {
 
 struct TensorMaps {
   CUtensorMap a, b, d;
+  // Smaller boxes (forward, dgrad): 64 and 16 rows of a, 128 columns of b.
+  CUtensorMap a_few, a_fewest, b_few;
 };
 
 }  // namespace moesaic::backends::cuda

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "backends/cuda/block/tile_walk.cuh"
+#include "backends/cuda/block/row_tile_walk.cuh"
 #include "math/expert_segment.hpp"
 
 namespace moesaic::backends::cuda {

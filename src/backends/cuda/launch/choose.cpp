@@ -3,6 +3,7 @@
 
 #include "backends/cuda/launch/choose.hpp"
 
+#include <stdexcept>
 #include <string>
 
 #include "math/integer.hpp"
@@ -37,7 +38,7 @@ bool indices_fit(const KernelConfig& config, const GroupedGemmProblem& problem) 
 
 }  // namespace
 
-Support matches(const Instance& instance, const GroupedGemmProblem& problem, int num_sms) {
+Support matches(const Instance& instance, const GroupedGemmProblem& problem) {
   const KernelConfig& config = instance.config;
   const bool wgrad = problem.pass == Pass::wgrad;
   if (config.wgrad != wgrad) {
@@ -49,10 +50,6 @@ Support matches(const Instance& instance, const GroupedGemmProblem& problem, int
   if (!wgrad && config.b_mn_major != b_is_mn_major(problem)) {
     return {false, config.b_mn_major ? "it reads weights whose contraction is strided"
                                      : "it reads weights whose contraction is contiguous"};
-  }
-  if (config.cluster > num_sms) {
-    return {false, "it needs " + std::to_string(config.cluster) + " SMs, the limit is " +
-                       std::to_string(num_sms)};
   }
   if (!indices_fit(config, problem)) {
     return {false, "its tiles would not fit 32-bit indices"};
@@ -82,7 +79,7 @@ Support supports_grouped(const PlanRequest& request, Strategy strategy) {
     return {false, "it takes fewer than 2^30 rows, not " + std::to_string(problem.max_rows)};
   }
   for (const Instance& instance : kInstances) {
-    if (matches(instance, problem, request.device.num_sms)) {
+    if (matches(instance, problem)) {
       return {true, {}};
     }
   }
@@ -90,34 +87,13 @@ Support supports_grouped(const PlanRequest& request, Strategy strategy) {
                      " experts of " + std::to_string(problem.max_rows) + " rows at these widths"};
 }
 
-const Instance& choose_instance(const GroupedGemmProblem& problem, int num_sms,
-                                bool batch_invariant) {
-  // Rows per expert decide, as if they were balanced: the host knows no more. NB-0003.
-  constexpr std::int64_t kFewRows = 64;     // the weights stream: small units, deep ring
-  constexpr std::int64_t kPairRows = 4096;  // where b is MN-major a pair of CTAs pays from here on
-  const std::int64_t mean = math::ceil_div<std::int64_t>(problem.max_rows, problem.num_experts);
-  const auto preferred = [&](const KernelConfig& config) {
-    if (batch_invariant) {
-      return config.tile_m == 128 && config.cluster == 1;
-    }
-    if (mean <= kFewRows) {
-      return config.tile_m == 64;
-    }
-    return config.tile_m > 64 && (config.cluster > 1) == (mean >= kPairRows);
-  };
-  const Instance* found = nullptr;
+const Instance& choose_instance(const GroupedGemmProblem& problem) {
   for (const Instance& instance : kInstances) {
-    if (!matches(instance, problem, num_sms)) {
-      continue;
-    }
-    if (preferred(instance.config)) {
+    if (matches(instance, problem)) {
       return instance;
     }
-    if (found == nullptr || instance.config.tile_m > found->config.tile_m) {
-      found = &instance;  // the large tile without a pair serves everything else
-    }
   }
-  return *found;
+  throw std::logic_error("choose_instance: expected a problem that supports_grouped() takes");
 }
 
 }  // namespace moesaic::backends::cuda::launch

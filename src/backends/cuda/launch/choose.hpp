@@ -10,12 +10,11 @@ namespace moesaic::backends::cuda::launch {
 /// Whether an instance can take the problem on such a device, for the strategy that asks.
 Support supports_grouped(const PlanRequest& request, Strategy strategy);
 
-/// Whether this instance computes the problem's pass, storage and output type within the SM limit.
-Support matches(const Instance& instance, const GroupedGemmProblem& problem, int num_sms);
+/// Whether this instance computes the problem's pass, storage and output type.
+Support matches(const Instance& instance, const GroupedGemmProblem& problem);
 
-/// The matching instance for the problem's rows per expert; with `batch_invariant` the one that
-/// serves any number of rows. Called after supports_grouped said yes.
-const Instance& choose_instance(const GroupedGemmProblem& problem, int num_sms,
-                                bool batch_invariant);
+/// The first instance of the table that matches. Called after supports_grouped said yes. How the
+/// rows of an expert are cut is decided on the device, from their true number.
+const Instance& choose_instance(const GroupedGemmProblem& problem);
 
 }  // namespace moesaic::backends::cuda::launch

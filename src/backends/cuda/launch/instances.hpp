@@ -31,17 +31,17 @@ constexpr bool all_fit() {
   for (const Instance& instance : kInstances) {
     const KernelConfig& config = instance.config;
     const bool registers = config.accumulators() <= 192;  // of 232 per consumer thread
-    const bool boxes = config.tile_m <= 256 && config.tile_n <= 256 &&
-                       config.tile_m % (config.split_n ? 64 : 128) == 0 &&
-                       config.columns_per_warpgroup() % 64 == 0 &&
-                       (config.cluster == 1 || (config.cluster == 2 && !config.wgrad));
+    // Half a large tile is loaded through the box of few rows, and a stage of few rows fits a
+    // stage.
+    const bool boxes = config.rows_per_warpgroup() == 64 && config.tile_n == 2 * kFewColumns &&
+                       config.tile_m >= 2 * kFewRows;
     if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes) return false;
   }
   return true;
 }
 static_assert(all_fit(), "an instance exceeds shared memory, registers or a copy box");
 
-/// Every pass, storage and output type has a 128-row instance that runs on a single SM.
+/// Every pass, storage and output type has an instance.
 constexpr bool all_served() {
   for (const bool wgrad : {false, true}) {
     for (const bool f32_out : {false, true}) {
@@ -49,9 +49,8 @@ constexpr bool all_served() {
         bool served = wgrad && !b_mn_major;  // wgrad has one layout
         for (const Instance& instance : kInstances) {
           const KernelConfig& config = instance.config;
-          served = served ||
-                   (config.wgrad == wgrad && config.f32_out == f32_out &&
-                    config.b_mn_major == b_mn_major && config.cluster == 1 && config.tile_m == 128);
+          served = served || (config.wgrad == wgrad && config.f32_out == f32_out &&
+                              config.b_mn_major == b_mn_major);
         }
         if (!served) return false;
       }
@@ -59,6 +58,6 @@ constexpr bool all_served() {
   }
   return true;
 }
-static_assert(all_served(), "a pass, storage or output type has no instance without a pair");
+static_assert(all_served(), "a pass, storage or output type has no instance");
 
 }  // namespace moesaic::backends::cuda

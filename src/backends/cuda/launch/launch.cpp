@@ -5,8 +5,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <array>
-
 #include "backends/cuda/launch/cuda_error.hpp"
 
 namespace moesaic::backends::cuda::launch {
@@ -19,20 +17,17 @@ void prepare(const Instance& instance) {
 
 void launch(const Instance& instance, const TensorMaps& maps, const KernelParams& params, int ctas,
             void* stream) {
-  std::array<cudaLaunchAttribute, 2> attributes{};
+  cudaLaunchAttribute attribute{};
   // The kernel waits for the grids before it by itself, after its prologue.
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  const auto cluster = static_cast<unsigned>(instance.config.cluster);
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {cluster, 1, 1};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(ctas) / cluster * cluster);
+  config.gridDim = dim3(static_cast<unsigned>(ctas));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = static_cast<std::size_t>(instance.config.smem_bytes());
   config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = attributes.data();
-  config.numAttrs = cluster > 1 ? 2 : 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
   TensorMaps maps_argument = maps;
   KernelParams params_argument = params;
   void* arguments[] = {&maps_argument, &params_argument};

@@ -11,7 +11,7 @@ namespace moesaic::backends::cuda::launch {
 /// Allows the kernel its shared memory on the current device.
 void prepare(const Instance& instance);
 
-/// One launch of `ctas` CTAs, rounded down to whole clusters, on `stream` (a cudaStream_t) of the
+/// One launch of `ctas` CTAs on `stream` (a cudaStream_t) of the
 /// current device.
 void launch(const Instance& instance, const TensorMaps& maps, const KernelParams& params, int ctas,
             void* stream);

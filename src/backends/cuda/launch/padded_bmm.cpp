@@ -32,7 +32,7 @@ class PaddedBmm final : public detail::GroupedGemmImpl {
       : GroupedGemmImpl(request.problem, request.device),
         capacity_(capacity_rows(request.problem.capacity, request.problem.max_rows,
                                 request.problem.num_experts)),
-        overflow_(request, choose_instance(request.problem, request.device.num_sms, false)) {
+        overflow_(request, choose_instance(request.problem)) {
     if (first_bytes() >= kMostBatchBytes || second_bytes() >= kMostBatchBytes) {
       throw Error(ErrorCode::unsupported, "capacity: " + std::to_string(problem().num_experts) +
                                               " experts of " + std::to_string(capacity_) +

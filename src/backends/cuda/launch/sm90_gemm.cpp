@@ -39,6 +39,7 @@ void Sm90Gemm::enqueue(const GroupedGemmArgs& args, const Workspace& workspace,
   KernelParams params;
   params.offs = static_cast<const std::int32_t*>(args.offs.data);
   params.fault_word = reinterpret_cast<unsigned long long*>(&header->fault_word);
+  params.counters = &header->counters;
   params.max_rows = problem().max_rows;
   params.num_experts = problem().num_experts;
   params.done_rows = done_rows;
@@ -54,20 +55,24 @@ TensorMaps Sm90Gemm::describe_rows(const GroupedGemmArgs& args, const Workspace&
   const ConstTensorView a = with_address(args.a.qdata, workspace.bytes.data());
   const ConstTensorView& b = args.b.qdata;
   const ConstTensorView d = with_address(args.d, workspace.bytes.data());
-  params.rows = math::row_tile_grid<std::int32_t>(
-      problem().num_experts, problem().max_rows, static_cast<std::int32_t>(d.shape[1]),
-      config.tile_m, config.tile_n * config.cluster, config.group_m);
-  params.k_blocks = static_cast<std::int32_t>(math::ceil_div<std::int64_t>(a.shape[1], kBlockK));
+  params.rows =
+      math::row_tile_grid<std::int32_t>(problem().num_experts, problem().max_rows,
+                                        static_cast<std::int32_t>(d.shape[1]), config.row_shape());
+  params.k = static_cast<std::int32_t>(a.shape[1]);
   // What a batch has computed, it has stored, tail and all.
   params.zero_tail = problem().tail == Tail::zero && params.done_rows == 0;
   params.d_row_stride = problem().max_rows > 1 ? d.stride[0] : d.shape[1];
   TensorMaps maps{};
-  maps.a = map_rows(a, config.tile_m / config.cluster);
+  maps.a = map_rows(a, config.tile_m);
+  maps.a_few = map_rows(a, kFewRows);
+  maps.a_fewest = map_rows(a, kFewestRows);
   if (config.b_mn_major) {
     params.b_panels = panel_copy(b.shape[2]);
     maps.b = map_weight_panels(b, config.tile_n, params.b_panels);
+    maps.b_few = map_weight_panels(b, kFewColumns, params.b_panels);
   } else {
     maps.b = map_weights(b, config.tile_n);
+    maps.b_few = map_weights(b, kFewColumns);
   }
   maps.d = map_ragged_output(d);
   return maps;
@@ -84,8 +89,8 @@ TensorMaps Sm90Gemm::describe_wgrad(const GroupedGemmArgs& args, const Workspace
       with_address(enk ? args.b.qdata : args.a.qdata, workspace.bytes.data());
   params.weights = math::weight_tile_grid<std::int32_t>(
       problem().num_experts, problem().max_rows, static_cast<std::int32_t>(left.shape[1]),
-      static_cast<std::int32_t>(right.shape[1]), config.tile_m, config.tile_n * config.cluster,
-      kBlockK, config.group_m);
+      static_cast<std::int32_t>(right.shape[1]), config.tile_m, config.tile_n, kBlockK,
+      config.group_m);
   params.accumulate = problem().accumulate;
   params.a_panels = panel_copy(left.shape[1]);
   params.b_panels = panel_copy(right.shape[1]);

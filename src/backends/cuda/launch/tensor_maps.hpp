@@ -21,7 +21,7 @@ CUtensorMap map_weights(const ConstTensorView& weights, int box_lines);
 CUtensorMap map_weight_panels(const ConstTensorView& weights, int box_columns, PanelCopy copy);
 /// [M, columns] with the bound of any segment: panels of 64 columns x 64 rows.
 CUtensorMap map_ragged_panels(const ConstTensorView& matrix, int box_columns, PanelCopy copy);
-/// Output [M, columns] with the bound of any segment: panels 128 bytes wide, 64 rows high.
+/// Output [M, columns] with the bound of any segment: panels 128 bytes wide, one warp's rows high.
 CUtensorMap map_ragged_output(const ConstTensorView& matrix);
 /// Output [E, lines, columns]: panels 128 bytes wide, 64 lines high.
 CUtensorMap map_weight_output(const ConstTensorView& weights);

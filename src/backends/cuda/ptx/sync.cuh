@@ -23,22 +23,12 @@ __device__ __forceinline__ bool elect_one() {
 __device__ __forceinline__ void barrier_init(std::uint32_t barrier, std::uint32_t arrivals) {
   ::cuda::ptx::mbarrier_init(shared_pointer<std::uint64_t>(barrier), arrivals);
 }
-/// Makes barrier inits visible to the async proxy and to the other CTAs of the cluster.
+/// Makes barrier inits visible to the async proxy.
 __device__ __forceinline__ void fence_barrier_init() {
   ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
 }
 __device__ __forceinline__ void barrier_arrive(std::uint32_t barrier) {
   ::cuda::ptx::mbarrier_arrive(shared_pointer<std::uint64_t>(barrier));
-}
-/// Arrives at the same barrier of CTA `rank` of the cluster. Own PTX: cuda::ptx offers the remote
-/// arrival with cluster-scope release only, whose fences halve the feed (NB-0003); nothing but
-/// "read" is handed over here.
-__device__ __forceinline__ void barrier_arrive_at(std::uint32_t barrier, std::uint32_t rank) {
-  asm volatile(
-      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}\n" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
 }
 __device__ __forceinline__ void barrier_arrive_expect(std::uint32_t barrier, std::uint32_t bytes) {
   ::cuda::ptx::mbarrier_arrive_expect_tx(::cuda::ptx::sem_release, ::cuda::ptx::scope_cta,
@@ -50,21 +40,6 @@ __device__ __forceinline__ void barrier_arrive_expect(std::uint32_t barrier, std
 __device__ __forceinline__ void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
   while (!::cuda::ptx::mbarrier_try_wait_parity(shared_pointer<std::uint64_t>(barrier), parity)) {
   }
-}
-
-/// Rank of this CTA in its cluster.
-__device__ __forceinline__ std::uint32_t cluster_rank() {
-  return ::cuda::ptx::get_sreg_cluster_ctarank();
-}
-/// Every thread of every CTA of the cluster has come here.
-__device__ __forceinline__ void cluster_barrier() {
-  ::cuda::ptx::barrier_cluster_arrive();
-  ::cuda::ptx::barrier_cluster_wait();
-}
-
-/// Barrier `id` (1 to 15) among `threads` threads of the CTA.
-__device__ __forceinline__ void named_barrier(std::uint32_t id, std::uint32_t threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 // ---- Ordering between ordinary accesses and the async proxy (bulk copies, wgmma)
@@ -99,6 +74,11 @@ __device__ __forceinline__ void registers_take() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
+/// Brings the line of global memory at `address` to L2.
+__device__ __forceinline__ void prefetch_l2(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+
 // ---- Programmatic dependent launch
 
 /// Waits until the grids before this one in the stream have finished and their writes are visible.
@@ -119,6 +99,20 @@ __device__ __forceinline__ void stmatrix_x4(std::uint32_t row, std::uint32_t m0,
 }
 __device__ __forceinline__ void store_shared_v2(std::uint32_t address, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
+
+__device__ __forceinline__ void store_shared_v4(std::uint32_t address, int x, int y, int z, int w) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x), "r"(y), "r"(z),
+               "r"(w)
+               : "memory");
+}
+__device__ __forceinline__ int4 load_shared_v4(std::uint32_t address) {
+  int4 value;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "r"(address)
+               : "memory");
+  return value;
 }
 
 }  // namespace moesaic::backends::cuda::ptx

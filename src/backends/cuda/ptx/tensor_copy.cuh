@@ -26,17 +26,6 @@ __device__ __forceinline__ void load_box(std::uint32_t to, const CUtensorMap* ma
                                     shared_pointer<std::uint64_t>(barrier));
 }
 
-/// The same box into the same place of every CTA of the cluster in `ctas`, and onto each one's
-/// barrier.
-template <int kRank>
-__device__ __forceinline__ void load_box_multicast(std::uint32_t to, const CUtensorMap* map,
-                                                   std::uint32_t barrier, std::uint16_t ctas,
-                                                   const std::int32_t (&at)[kRank]) {
-  ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_cluster, ::cuda::ptx::space_global,
-                                    shared_pointer<void>(to), map, at,
-                                    shared_pointer<std::uint64_t>(barrier), ctas);
-}
-
 /// Shared to global, in groups of the issuing thread.
 template <int kRank>
 __device__ __forceinline__ void store_box(const CUtensorMap* map, std::uint32_t from,
@@ -57,10 +46,6 @@ __device__ __forceinline__ void store_commit() { ::cuda::ptx::cp_async_bulk_comm
 template <int kPending>
 __device__ __forceinline__ void store_wait_read() {
   ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<kPending>{});
-}
-/// Waits until all groups have been written.
-__device__ __forceinline__ void store_wait_all() {
-  ::cuda::ptx::cp_async_bulk_wait_group(::cuda::ptx::n32_t<0>{});
 }
 
 }  // namespace moesaic::backends::cuda::ptx

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ring of stages that the producer fills and the consumers empty, and the word that goes with a
+// tile: a message in shared memory beside the tile's first stage, ordered by that stage's barriers.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/block/kernel_config.hpp"
+#include "backends/cuda/ptx/sync.cuh"
+
+namespace moesaic::backends::cuda {
+
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
+
+__device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x % 32); }
+
+/// Shared-memory addresses of a CTA.
+template <KernelConfig kConfig>
+struct Ring {
+  std::uint32_t base;
+
+  [[nodiscard]] __device__ std::uint32_t a(int stage) const {
+    constexpr math::SmemMap kMap = kConfig.smem();
+    return base +
+           static_cast<std::uint32_t>(stage) * static_cast<std::uint32_t>(kMap.a_stage_bytes);
+  }
+  [[nodiscard]] __device__ std::uint32_t b(int stage) const {
+    constexpr math::SmemMap kMap = kConfig.smem();
+    return base + static_cast<std::uint32_t>(kMap.b_begin) +
+           static_cast<std::uint32_t>(stage) * static_cast<std::uint32_t>(kMap.b_stage_bytes);
+  }
+  [[nodiscard]] __device__ std::uint32_t full(int stage) const {
+    constexpr math::SmemMap kMap = kConfig.smem();
+    return base + static_cast<std::uint32_t>(kMap.barriers_begin) +
+           static_cast<std::uint32_t>(stage) * 8U;
+  }
+  [[nodiscard]] __device__ std::uint32_t empty(int stage) const {
+    return full(kConfig.stages + stage);
+  }
+  [[nodiscard]] __device__ std::uint32_t message(int stage) const {
+    return base + static_cast<std::uint32_t>(kConfig.messages_begin()) +
+           static_cast<std::uint32_t>(stage) * static_cast<std::uint32_t>(sizeof(TileMessage));
+  }
+  /// The staged panels of a consumer warp, 0 to 7.
+  [[nodiscard]] __device__ std::uint32_t staging(int warp) const {
+    constexpr math::SmemMap kMap = kConfig.smem();
+    return base + static_cast<std::uint32_t>(kMap.staging_begin) +
+           static_cast<std::uint32_t>(warp * kStagingPanels * kPanelBytes);
+  }
+};
+
+/// Panels along the contraction of an operand in a stage of few rows.
+inline constexpr std::uint32_t kFewABytes = kFewRows * 128;
+inline constexpr std::uint32_t kFewBBytes = kFewColumns * 128;
+
+/// Written by the lane that then arrives at the stage's full barrier.
+__device__ __forceinline__ void send(std::uint32_t to, const TileMessage& message) {
+  ptx::store_shared_v4(to, message.kind, message.k_blocks, message.row, message.column);
+  ptx::store_shared_v4(to + 16, message.segment_begin, message.segment_rows, message.expert, 0);
+}
+/// Read after waiting for the stage's full barrier, before the stage is released.
+__device__ __forceinline__ TileMessage receive(std::uint32_t from) {
+  const int4 low = ptx::load_shared_v4(from);
+  const int4 high = ptx::load_shared_v4(from + 16);
+  return {static_cast<TileMessage::Kind>(low.x), low.y, low.z, low.w, high.x, high.y, high.z, 0};
+}
+
+/// One warp's arrival frees its share of a stage; the producer waits for all eight consumer warps.
+template <KernelConfig kConfig>
+__device__ __forceinline__ void release_stage(const Ring<kConfig>& ring, int stage) {
+  if (lane_id() == 0) ptx::barrier_arrive(ring.empty(stage));
+}
+
+}  // namespace moesaic::backends::cuda

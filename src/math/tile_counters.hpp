@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// L0: how the CTAs of one launch share out tiles; zero between launches, part of every workspace.
+#pragma once
+
+#include <cstdint>
+
+namespace moesaic::math {
+
+struct TileCounters {
+  std::uint64_t next = 0;      ///< Tiles taken from the shared part of the schedule.
+  std::uint32_t finished = 0;  ///< CTAs that found no more.
+  std::uint32_t unused = 0;
+};
+
+}  // namespace moesaic::math
