@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the tables of docs/guide/performance.md from rows of bench/results/ (schema moesaic.compare/1).
+
+    scripts/performance_tables.py bench/results/FILE.jsonl            # rewrites the part between the markers
+    scripts/performance_tables.py bench/results/FILE.jsonl --check    # exit 1 if that would change the page
+"""
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parent.parent / "docs/guide/performance.md"
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+
+# What the chip gives, measured (docs/guide/performance.md): the floor of a product that has nothing to wait for.
+READ_BYTES_PER_S = 4.57e12
+DENSE_FLOPS = 804e12
+EXPERTS = 16
+
+
+def read_rows(path):
+    rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines() if line]
+    bad = next((row for row in rows if row.get("schema") != "moesaic.compare/1"), None)
+    if bad is not None or not rows:
+        sys.exit(f"{path}: expected rows of schema moesaic.compare/1, got {bad and bad.get('schema') or 'none'}")
+    return {row["case"]: row for row in rows}
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "|".join(["---"] + ["---:"] * (len(head) - 1)) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def ratio(rows, case):
+    return f"{rows[case]['ratio']:.2f}" if case in rows else "–"
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def forward(rows, width):
+    out = []
+    for case in rows:
+        match = re.fullmatch(rf"fwd {width} M=(\d+) vs torch", case)
+        if not match:
+            continue
+        m = int(match.group(1))
+        us = rows[case]["us"]
+        floor = 1e6 * max(2.0 * EXPERTS * width * width / READ_BYTES_PER_S, 2.0 * m * width * width / DENSE_FLOPS)
+        here = f"fwd {width} M={m} vs "
+        out.append([f"{m:,}", number(us), number(rows[case]["tflops"]), f"{floor / us:.2f}", ratio(rows, case),
+                    ratio(rows, here + "bmm1.25"), ratio(rows, here + "dense"), ratio(rows, here + "loop")])
+    return table(["M", "µs", "TFLOP/s", "of the floor", "÷ PyTorch", "÷ padded 1.25", "÷ dense", "÷ loop"], out)
+
+
+def split(rows):
+    tokens = sorted({int(m.group(1)) for m in (re.fullmatch(r"split 4 T=(\d+) vs dense", case) for case in rows) if m})
+    return table(["rows each", "4 experts", "PyTorch, 4", "8 experts", "PyTorch, 8"],
+                 [[f"{t:,}"] + [text for n in (4, 8) for text in
+                                (ratio(rows, f"split {n} T={t} vs dense"),
+                                 f"{rows[f'split {n} T={t} vs dense']['torch_ratio']:.2f}")] for t in tokens])
+
+
+def skew(rows):
+    names = [m.group(1) for m in (re.fullmatch(r"skew (\S+) vs balanced", case) for case in rows) if m]
+    return table(["histogram", "of balanced", "÷ PyTorch"],
+                 [[n, ratio(rows, f"skew {n} vs balanced"), f"{rows[f'skew {n} vs balanced']['vs_torch']:.2f}"]
+                  for n in names])
+
+
+def gradients(rows):
+    shapes = [m.group(1) for m in (re.fullmatch(r"dgrad (\S+) vs torch", case) for case in rows) if m]
+    return table(["E x M x K x N", "dgrad TFLOP/s", "÷ PyTorch", "wgrad TFLOP/s", "÷ PyTorch", "÷ batched cuBLAS",
+                  "FP32 += ÷ batched cuBLAS"],
+                 [[s, number(rows[f"dgrad {s} vs torch"]["tflops"]), ratio(rows, f"dgrad {s} vs torch"),
+                   number(rows[f"wgrad {s} vs bmm"]["tflops"]), ratio(rows, f"wgrad {s} vs torch"),
+                   ratio(rows, f"wgrad {s} vs bmm"), ratio(rows, f"wgrad+=fp32 {s} vs bmm")] for s in shapes])
+
+
+def real(rows):
+    cases = [case for case in rows if case.startswith("real ")]
+    return table(["routing", "µs", "of the floor", "PyTorch of the floor", "÷ PyTorch"],
+                 [[c[5:], number(rows[c]["us"]), f"{rows[c]['of_floor']:.2f}", f"{rows[c]['torch_of_floor']:.2f}",
+                   ratio(rows, c)] for c in cases])
+
+
+def sustained(rows):
+    each = sorted({int(m.group(1)) for m in (re.fullmatch(r"sustained (\d+) vs torch", case) for case in rows) if m})
+    return table(["rows per expert", "TFLOP/s", "÷ PyTorch", "÷ dense"],
+                 [[f"{e:,}", number(rows[f"sustained {e} vs torch"]["tflops"]), ratio(rows, f"sustained {e} vs torch"),
+                   ratio(rows, f"sustained {e} vs dense")] for e in each])
+
+
+def tables(rows, path):
+    first = next(iter(rows.values()))
+    git, device, tools = first["git"], first["device"], first["toolchain"]
+    changes = " with changes" if git["dirty"] else ""
+    parts = [f"From `{path}`: one {device['name']} ({device['sms']} SMs, {device['power_limit_w']} W), driver "
+             f"{device['driver']}, CUDA {tools['cuda']}, PyTorch {tools['torch']}, commit {git['sha'][:12]}{changes}, "
+             f"{first['date']}. Method: {first['method']}."]
+    for title, text in (("Forward, 16 experts, d = h = 4096", forward(rows, 4096)),
+                        ("Forward, 16 experts, d = h = 2048", forward(rows, 2048)),
+                        ("One projection of 8192 x 81920 split into experts, over the dense product", split(rows)),
+                        ("Skew: 16 experts, M = 65,536, d = h = 4096", skew(rows)),
+                        ("Gradients, balanced", gradients(rows)),
+                        ("Real routing, up and gate product", real(rows)),
+                        ("Sustained at the power limit, 16 experts, d = h = 4096", sustained(rows))):
+        if text.count("\n") > 1:
+            parts.append(f"### {title}\n\n{text}")
+    return "\n\n".join(parts)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if the page is not up to date")
+    options = parser.parse_args()
+    page = PAGE.read_text(encoding="utf-8")
+    before, found, rest = page.partition(BEGIN)
+    _, found_end, after = rest.partition(END)
+    if not (found and found_end):
+        sys.exit(f"{PAGE}: expected the markers «{BEGIN}» and «{END}»")
+    name = Path(options.results).resolve().relative_to(PAGE.parent.parent.parent).as_posix()
+    new = f"{before}{BEGIN}\n\n{tables(read_rows(options.results), name)}\n\n{END}{after}"
+    if options.check:
+        if new != page:
+            sys.exit(f"{PAGE}: not what {options.results} says; run scripts/performance_tables.py {options.results}")
+    else:
+        PAGE.write_text(new, encoding="utf-8")
+
+
+main()
