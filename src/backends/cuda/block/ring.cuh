@@ -58,10 +58,11 @@ __device__ __forceinline__ void send(std::uint32_t to, const TileMessage& messag
   ptx::store_shared_v4(to, message.kind, message.k_blocks, message.row, message.column);
   ptx::store_shared_v4(to + 16, message.segment_begin, message.segment_rows, message.expert, 0);
 }
-/// Read after waiting for the stage's full barrier, before the stage is released.
+/// Read after waiting for the stage's full barrier, before the stage is released. All 32 lanes.
 __device__ __forceinline__ TileMessage receive(std::uint32_t from) {
   const int4 low = ptx::load_shared_v4(from);
   const int4 high = ptx::load_shared_v4(from + 16);
+  __syncwarp();  // one lane releases the stage for all
   return {static_cast<TileMessage::Kind>(low.x), low.y, low.z, low.w, high.x, high.y, high.z, 0};
 }
 
