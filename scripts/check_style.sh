@@ -87,6 +87,7 @@ fi
 check format format_files --dry-run -Werror
 check layers python3 scripts/check_layers.py
 check docs python3 scripts/check_docs.py
+check performance python3 scripts/performance_tables.py --check
 check python python_syntax
 check commits python3 scripts/check_commits.py
 check clang-tidy tidy

@@ -3,7 +3,7 @@
 """Writes the tables of docs/guide/performance.md from rows of bench/results/ (schema moesaic.compare/1).
 
     scripts/performance_tables.py bench/results/FILE.jsonl            # rewrites the part between the markers
-    scripts/performance_tables.py bench/results/FILE.jsonl --check    # exit 1 if that would change the page
+    scripts/performance_tables.py --check    # exit 1 if the page is not what the rows it names say
 """
 import argparse
 import json
@@ -115,7 +115,7 @@ def tables(rows, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results")
+    parser.add_argument("results", nargs="?", help="by default the file that the page names")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if the page is not up to date")
     options = parser.parse_args()
     page = PAGE.read_text(encoding="utf-8")
@@ -123,11 +123,15 @@ def main():
     _, found_end, after = rest.partition(END)
     if not (found and found_end):
         sys.exit(f"{PAGE}: expected the markers «{BEGIN}» and «{END}»")
-    name = Path(options.results).resolve().relative_to(PAGE.parent.parent.parent).as_posix()
-    new = f"{before}{BEGIN}\n\n{tables(read_rows(options.results), name)}\n\n{END}{after}"
+    named = re.search(r"From `(\S+)`", rest)
+    if not options.results and named is None:
+        sys.exit(f"{PAGE}: names no file of rows; pass one")
+    results = options.results or str(PAGE.parent.parent.parent / named.group(1))
+    name = Path(results).resolve().relative_to(PAGE.parent.parent.parent).as_posix()
+    new = f"{before}{BEGIN}\n\n{tables(read_rows(results), name)}\n\n{END}{after}"
     if options.check:
         if new != page:
-            sys.exit(f"{PAGE}: not what {options.results} says; run scripts/performance_tables.py {options.results}")
+            sys.exit(f"{PAGE}: not what {name} says; run scripts/performance_tables.py {name}")
     else:
         PAGE.write_text(new, encoding="utf-8")
 

@@ -146,6 +146,10 @@ class GroupedGemm {
   [[nodiscard]] const GroupedGemmProblem& problem() const noexcept;
   [[nodiscard]] std::string_view implementation() const noexcept;  ///< "cpu/onednn/grouped".
   [[nodiscard]] std::size_t workspace_bytes() const noexcept;
+  /// How this implementation computes an expert of `rows` rows, where that depends on their number:
+  /// the sizes of its tiles, "128x256", "64x128" or both joined by "+". Empty where it does not,
+  /// and for no rows.
+  [[nodiscard]] std::string_view regime(std::int64_t rows) const noexcept;
 
   /// Copies `w` (forward and dgrad; [E, N, K] or [E, K, N] as the problem says) into this
   /// implementation's own layout. Allocates what PackedWeights::size_bytes() tells.

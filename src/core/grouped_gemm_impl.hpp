@@ -37,6 +37,8 @@ class GroupedGemmImpl {
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   /// Header included; see core/workspace_header.hpp.
   [[nodiscard]] virtual std::size_t workspace_bytes() const noexcept = 0;
+  /// See GroupedGemm::regime.
+  [[nodiscard]] virtual std::string_view regime(std::int64_t /*rows*/) const noexcept { return {}; }
   virtual void execute(const GroupedGemmArgs& args, const Workspace& workspace,
                        const Stream& stream) const = 0;
   /// `w` has been checked. The default refuses.

@@ -131,6 +131,9 @@ std::vector<Candidate> GroupedGemm::candidates(const GroupedGemmProblem& problem
 const GroupedGemmProblem& GroupedGemm::problem() const noexcept { return impl_->problem(); }
 std::string_view GroupedGemm::implementation() const noexcept { return impl_->name(); }
 std::size_t GroupedGemm::workspace_bytes() const noexcept { return impl_->workspace_bytes(); }
+std::string_view GroupedGemm::regime(std::int64_t rows) const noexcept {
+  return impl_->regime(rows);
+}
 
 PackedWeights GroupedGemm::pack_weights(const Operand& w, Stream stream) const {
   const Device device = impl_->device().device;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,8 @@ struct BenchCase {
   bool gated = false;          ///< Behind a gate; else between events, host and all. CPU: false.
   std::int64_t min_bytes = 0;  ///< Every operand and result of useful work once.
   TelemetrySummary clocks;
+  /// Experts by GroupedGemm::regime; empty where the implementation has but one.
+  std::map<std::string, std::int64_t> regimes;
   double base_seconds = 0;  ///< Median of the row it is compared with; 0: there is none.
   [[nodiscard]] double ratio_to_base() const { return run.seconds / base_seconds; }
 };

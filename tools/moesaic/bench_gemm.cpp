@@ -33,6 +33,10 @@ BenchCase describe(const routing::Record& record, const RunFlags& flags, const D
   one.run.useful_flops = one.run.rows * flops_per_row;
   one.run.executed_flops = executed_rows(record, flags, one.run) * flops_per_row;
   one.min_bytes = min_bytes(one.problem, one.counts);
+  for (const std::int64_t rows : one.counts) {
+    const std::string_view regime = gemm.regime(rows);
+    if (!regime.empty()) ++one.regimes[std::string(regime)];
+  }
   return one;
 }
 

@@ -26,11 +26,22 @@ std::string clock_words(const TelemetrySummary& clocks) {
   return format("%.0f", clocks.sm_mhz_median) + (clocks.throttled() ? " throttled" : "");
 }
 
+/// "12: 64x128, 4: 128x256"; which tile how many experts took.
+std::string regime_words(const BenchCase& one) {
+  std::vector<std::string> words;
+  for (const auto& [regime, experts] : one.regimes) {
+    words.push_back(std::to_string(experts) + ": " + regime);
+  }
+  return words.empty() ? "-" : join(words, ", ");
+}
+
 }  // namespace
 
 std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& device) {
   const bool compares = std::any_of(cases.begin(), cases.end(),
                                     [](const BenchCase& one) { return one.base_seconds > 0; });
+  const bool has_regimes = std::any_of(cases.begin(), cases.end(),
+                                       [](const BenchCase& one) { return !one.regimes.empty(); });
   std::vector<Column> columns = {{"routing", Align::left},
                                  {"layer"},
                                  {"experts"},
@@ -48,6 +59,7 @@ std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& de
                                  {"SM MHz"},
                                  {"check", Align::left},
                                  {"implementation", Align::left}};
+  if (has_regimes) columns.push_back({"experts by tile", Align::left});
   if (compares) columns.push_back({"/ base"});
   Table table(columns);
   for (const BenchCase& one : cases) {
@@ -72,6 +84,7 @@ std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& de
         clock_words(one.clocks),
         grouped_digits(one.run.check.elements) + format(" ok, worst %.2f", one.run.check.worst),
         one.run.implementation};
+    if (has_regimes) words.push_back(regime_words(one));
     if (compares) words.push_back(one.base_seconds > 0 ? format("%.3f", one.ratio_to_base()) : "-");
     table.add(std::move(words));
   }

@@ -145,6 +145,7 @@ std::string bench_row(const BenchCase& one, const BenchSetting& setting) {
                     {"problem", problem_json(one)},
                     {"routing", routing_json(one)},
                     {"implementation", one.run.implementation},
+                    {"regimes", one.regimes},
                     {"timing", timing_json(one)},
                     {"work",
                      {{"useful_flops", one.run.useful_flops},

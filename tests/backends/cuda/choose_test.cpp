@@ -7,6 +7,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace moesaic::backends::cuda::launch {
@@ -81,6 +82,25 @@ TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
   for (const Instance& instance : kInstances) {
     EXPECT_EQ(chosen.count(instance.name), 1U) << instance.name << " is compiled for nobody";
   }
+}
+
+TEST(Regime, FollowsTheRowsOfTheExpert) {
+  const KernelConfig& rows =
+      choose_instance(problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1024)).config;
+  const std::vector<std::pair<std::int64_t, std::string>> expected = {{0, ""},
+                                                                      {1, "64x128"},
+                                                                      {64, "64x128"},
+                                                                      {65, "128x256"},
+                                                                      {128, "128x256"},
+                                                                      {129, "128x256+64x128"},
+                                                                      {192, "128x256+64x128"},
+                                                                      {193, "128x256"},
+                                                                      {256, "128x256"},
+                                                                      {100'000, "128x256+64x128"}};
+  for (const auto& [count, regime] : expected) EXPECT_EQ(regime_of(rows, count), regime) << count;
+  const KernelConfig& weights =
+      choose_instance(problem_of(Pass::wgrad, WeightStorage::enk, DType::bf16, 1024)).config;
+  EXPECT_EQ(regime_of(weights, 1), "") << "one size of tile";
 }
 
 class SupportsGrouped : public ::testing::Test {

@@ -96,4 +96,18 @@ const Instance& choose_instance(const GroupedGemmProblem& problem) {
   throw std::logic_error("choose_instance: expected a problem that supports_grouped() takes");
 }
 
+std::string_view regime_of(const KernelConfig& config, std::int64_t rows) {
+  if (config.wgrad || rows <= 0) {
+    return {};
+  }
+  static_assert(kInstances.front().config.tile_m == 128 &&
+                kInstances.front().config.tile_n == 256 && kFewRows == 64 && kFewColumns == 128);
+  const auto grid = math::row_tile_grid<std::int32_t>(1, rows, 0, config.row_shape());
+  const math::RowRange segment{0, rows};
+  if (grid.few_tiles(segment) == 0) {
+    return "128x256";
+  }
+  return grid.m_tiles(segment) == 0 ? "64x128" : "128x256+64x128";
+}
+
 }  // namespace moesaic::backends::cuda::launch

@@ -2,6 +2,9 @@
 // Which compiled kernel takes a problem: arithmetic on the problem's sizes, no device needed.
 #pragma once
 
+#include <cstdint>
+#include <string_view>
+
 #include "backends/backend.hpp"
 #include "backends/cuda/launch/instances.hpp"
 
@@ -16,5 +19,8 @@ Support matches(const Instance& instance, const GroupedGemmProblem& problem);
 /// The first instance of the table that matches. Called after supports_grouped said yes. How the
 /// rows of an expert are cut is decided on the device, from their true number.
 const Instance& choose_instance(const GroupedGemmProblem& problem);
+
+/// See GroupedGemm::regime. The kernels decide by the same arithmetic, math::RowTileGrid.
+std::string_view regime_of(const KernelConfig& config, std::int64_t rows);
 
 }  // namespace moesaic::backends::cuda::launch

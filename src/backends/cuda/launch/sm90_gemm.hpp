@@ -9,6 +9,7 @@
 #include "backends/backend.hpp"
 #include "backends/cuda/block/kernel_config.hpp"
 #include "backends/cuda/block/tensor_maps.hpp"
+#include "backends/cuda/launch/choose.hpp"
 #include "backends/cuda/launch/instances.hpp"
 
 namespace moesaic::backends::cuda::launch {
@@ -20,6 +21,9 @@ class Sm90Gemm final : public detail::GroupedGemmImpl {
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override {
     return core::kWorkspaceHeaderBytes;
+  }
+  [[nodiscard]] std::string_view regime(std::int64_t rows) const noexcept override {
+    return regime_of(instance_.config, rows);
   }
   void execute(const GroupedGemmArgs& args, const Workspace& workspace,
                const Stream& stream) const override {
