@@ -5,7 +5,7 @@ import unittest
 
 from harness import CliTest
 
-KEYS = ["schema", "date", "git", "command", "device", "toolchain", "clocks", "problem", "routing", "implementation", "timing",
+KEYS = ["schema", "date", "git", "command", "device", "toolchain", "clocks", "problem", "routing", "implementation", "regimes", "timing",
         "work", "derived", "check"]
 CPU = ("--backend", "cpu")
 SMALL = ("zipf:1.2", "--experts", 4, "--rows", "40,24", "--shape", "d=64,h=32", "--samples", 5, *CPU)
