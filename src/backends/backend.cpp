@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -37,9 +38,9 @@ core::WorkspaceHeader Backend::read_header(const Workspace& workspace,
   return header;
 }
 
-void Backend::write_header(const core::WorkspaceHeader& header, const Workspace& workspace,
-                           const Stream& /*stream*/) const {
-  std::memcpy(workspace.bytes.data(), &header, sizeof(header));
+void Backend::clear_fault(const Workspace& workspace, const Stream& /*stream*/) const {
+  std::memset(workspace.bytes.data() + offsetof(core::WorkspaceHeader, fault_word), 0,
+              sizeof(core::WorkspaceHeader::fault_word));
 }
 
 void* Backend::allocate(std::size_t size_bytes, Device device) const {

@@ -67,8 +67,8 @@ class Backend {
   virtual void dswiglu(const ActivationArgs& args, const Stream& stream) const;
   /// Copies the workspace's header to the host. Synchronizes.
   virtual core::WorkspaceHeader read_header(const Workspace& workspace, const Stream& stream) const;
-  virtual void write_header(const core::WorkspaceHeader& header, const Workspace& workspace,
-                            const Stream& stream) const;
+  /// Clears the fault word and nothing else: a launch may be counting tiles. Synchronizes.
+  virtual void clear_fault(const Workspace& workspace, const Stream& stream) const;
 
   // Memory, queues and time of the device. What is not overridden is the host's.
 

@@ -90,11 +90,9 @@ DeviceInfo query_device(Device device) {
 
 DeviceFault read_fault(Workspace workspace, Stream stream) {
   const backends::Backend& backend = backend_of(workspace, stream);
-  core::WorkspaceHeader header = backend.read_header(workspace, stream);
-  const DeviceFault fault = core::decode_fault(header.fault_word);
+  const DeviceFault fault = core::decode_fault(backend.read_header(workspace, stream).fault_word);
   if (fault) {
-    header.fault_word = 0;
-    backend.write_header(header, workspace, stream);
+    backend.clear_fault(workspace, stream);
   }
   return fault;
 }

@@ -2,8 +2,8 @@
 // L0: the schedule of wgrad: every expert has the same grid of tiles over dw[e] [N, K], also one
 // without rows, whose tiles must be written with zeros; the rows of the expert are what is
 // contracted, so a tile of an expert with many rows takes longest. Experts come by falling class of
-// length, a power of two, and inside a class in order: what is started last is short. Workers and
-// `Local` are those of tile_scheduler.hpp.
+// length, a power of two, and inside a class in order: what is started last is short. `Local` is
+// that of tile_scheduler.hpp.
 #pragma once
 
 #include <concepts>

@@ -124,6 +124,11 @@ TEST_P(FewRowCounts, NoRowIsLostAddedOrMixed) {
   const auto& [pass, counts] = GetParam();
   for_all_flags(make(counts, {72, 200}, pass), expect_exact);
   expect_exact(make(counts, {256, 136}, pass));
+  for (const Shape& shape : {Shape{72, 264}, Shape{264, 72}}) {  // one SM: whole large tiles
+    Case c = make(counts, shape, pass);
+    c.num_sms = 1;
+    expect_exact(c);
+  }
 }
 INSTANTIATE_TEST_SUITE_P(
     Small, FewRowCounts,
@@ -141,6 +146,19 @@ TEST_F(LargeTiles, InTurnsHalvedAndBesideFewRowsAreExact) {
     for (const int num_sms : {1, 5, 100, 0}) {
       c.num_sms = num_sms;
       for_all_flags(c, expect_exact);
+    }
+  }
+}
+
+TEST_F(LargeTiles, OfAnyNumberOfStagesAreExact) {
+  for (const Pass pass : {Pass::forward, Pass::dgrad}) {
+    for (const std::int64_t contracted : {8, 72, 136, 192, 200, 256, 264, 320}) {
+      const Shape shape = pass == Pass::forward ? Shape{contracted, 520} : Shape{520, contracted};
+      Case c = make({"", {385, 128, 9, 256}}, shape, pass);
+      for (const int num_sms : {1, 3, 0}) {
+        c.num_sms = num_sms;
+        for_all_flags(c, expect_exact);
+      }
     }
   }
 }

@@ -18,17 +18,22 @@ struct Racy {
   std::string name;
   std::vector<std::int32_t> counts;
   std::int64_t n, k;
+  int num_sms = 0;  // few: whole large tiles in turns, where all SMs would share halves
 };
 void PrintTo(const Racy& racy, std::ostream* out) { *out << racy.name; }
 
 std::vector<Racy> racy_shapes() {
   std::vector<std::int32_t> many_short;
   for (int i = 0; i < 128; ++i) many_short.push_back(1 + i * 7 % 40);
+  std::vector<std::int32_t> few_in_a_row;
+  for (int i = 0; i < 200; ++i) few_in_a_row.push_back(33 + i * 5 % 32);
   return {
       {"many_short_groups", many_short, 264, 256},
       {"short_contractions", {128, 128, 256, 256, 128, 256, 256, 256}, 768, 512},
       {"one_hot", {3, 1, 1500, 2, 0, 1, 3, 38}, 520, 384},
       {"odd_tile_counts", {129, 257, 1, 65, 385, 0, 193}, 904, 328},
+      {"whole_tiles_in_turns", {257, 640, 129, 7, 384}, 520, 392, 3},
+      {"few_rows_in_a_row", few_in_a_row, 520, 64, 5},
   };
 }
 
@@ -42,6 +47,7 @@ class Repeats : public OnDevice, public ::testing::WithParamInterface<std::tuple
     c.n = racy.n;
     c.k = racy.k;
     c.pass = pass;
+    c.num_sms = racy.num_sms;
     expect_exact(c);  // the first result is not just repeated, it is right
     CaseOnDevice on(c);
     const Queue queue;
@@ -84,9 +90,10 @@ TEST_P(Company, OtherRowCountsChangeNoBitOfABatchInvariantPlan) {
   CaseOnDevice on(c, Operands::random);
   PlanOptions options;
   options.batch_invariant = true;
-  const auto plan_of = [&](std::int64_t rows) {
+  const auto plan_of = [&](std::int64_t rows, int num_sms) {
     GroupedGemmProblem problem = on.problem();
     problem.max_rows = rows;
+    options.num_sms = num_sms;
     return GroupedGemm::plan(problem, device_here().info, options);
   };
   // Bytes of a line of d that keeps its bits: one row, or one expert's gradient.
@@ -98,9 +105,10 @@ TEST_P(Company, OtherRowCountsChangeNoBitOfABatchInvariantPlan) {
     count_differences(first.bytes() + begin * line, d() + begin * line, (end - begin) * line,
                       found.as<Differences>(), nullptr);
   };
-  const auto execute = [&](std::int64_t rows, const std::vector<std::int32_t>& offs) {
+  const auto execute = [&](std::int64_t rows, const std::vector<std::int32_t>& offs,
+                           int num_sms = 0) {
     check(cudaMemcpy(on.offs(), offs.data(), 12, cudaMemcpyHostToDevice), "cudaMemcpy");
-    const GroupedGemm plan = plan_of(rows);
+    const GroupedGemm plan = plan_of(rows, num_sms);
     GroupedGemmArgs args = on.args();
     args.a.qdata.shape[0] = rows;
     (wgrad ? args.b.qdata.shape[0] : args.d.shape[0]) = rows;
@@ -111,6 +119,8 @@ TEST_P(Company, OtherRowCountsChangeNoBitOfABatchInvariantPlan) {
   check(cudaMemcpy(first.bytes(), on.d(), static_cast<std::size_t>(line * (wgrad ? 3 : c.rows)),
                    cudaMemcpyDeviceToDevice),
         "cudaMemcpy");
+  execute(700, c.offs, 1);  // whole large tiles, where all SMs share halves
+  compare(0, wgrad ? 3 : 700);
   for (const std::int32_t few : {1, 2, 31, 64, 65, 129, 299}) {
     execute(700, {few, 300, 700});  // rows before `few` and from 300 on have the same expert
     if (wgrad) {

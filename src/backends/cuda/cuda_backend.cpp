@@ -107,9 +107,8 @@ class CudaBackend final : public Backend {
                                     const Stream& stream) const override {
     return launch::read_device_header(workspace, stream);
   }
-  void write_header(const core::WorkspaceHeader& header, const Workspace& workspace,
-                    const Stream& stream) const override {
-    launch::write_device_header(header, workspace, stream);
+  void clear_fault(const Workspace& workspace, const Stream& stream) const override {
+    launch::clear_device_fault(workspace, stream);
   }
 
   [[nodiscard]] void* allocate(std::size_t size_bytes, Device device) const override {

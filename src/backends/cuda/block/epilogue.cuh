@@ -79,18 +79,35 @@ __device__ __forceinline__ void issue_panel(const PanelTarget& to, std::uint32_t
   }
 }
 
-/// Stores panels [kFirst, kEnd) of a warp's part of a tile, through its staging.
+/// A warp's staged panels, taken in turn for as long as the kernel runs: the copies of one tile may
+/// still be reading when the next is stored.
+class Staging {
+ public:
+  __device__ explicit Staging(std::uint32_t begin) : begin_(begin) {}
+
+  /// Where the next panel goes, once the copy that last read from there has done so.
+  __device__ std::uint32_t next(bool issuer) {
+    const std::uint32_t at = begin_ + static_cast<std::uint32_t>(slot_ * kPanelBytes);
+    slot_ = slot_ + 1 == kStagingPanels ? 0 : slot_ + 1;
+    if (issuer) ptx::store_wait_read<kStagingPanels - 1>();
+    __syncwarp();
+    return at;
+  }
+
+ private:
+  std::uint32_t begin_;
+  int slot_ = 0;
+};
+
+/// Stores panels [kFirst, kEnd) of a warp's part of a tile.
 template <KernelConfig kConfig, int kFirst, int kEnd, int kSums>
-__device__ __forceinline__ void store_panels(std::uint32_t staging, const float (&sums)[kSums],
+__device__ __forceinline__ void store_panels(Staging& staging, const float (&sums)[kSums],
                                              const PanelTarget& to) {
   const bool issuer = lane_id() == 0;
 #pragma unroll
   for (int panel = kFirst; panel < kEnd; ++panel) {
     const int column = to.column + panel * kConfig.panel_columns();
-    const std::uint32_t at =
-        staging + static_cast<std::uint32_t>(panel % kStagingPanels * kPanelBytes);
-    if (issuer) ptx::store_wait_read<kStagingPanels - 1>();  // the copy that last used this slot
-    __syncwarp();
+    const std::uint32_t at = staging.next(issuer);
     stage_panel<kConfig.f32_out>(at, sums, panel);
     ptx::fence_async_proxy();  // for the copy below
     __syncwarp();

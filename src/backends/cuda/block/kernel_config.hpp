@@ -21,6 +21,7 @@ inline constexpr int kBlockK = 64;     ///< Contraction per pipeline stage: one 
 inline constexpr int kPanelRows = 16;  ///< Rows of one staged output panel: one warp's.
 inline constexpr int kPanelBytes = kPanelRows * 128;
 inline constexpr int kMaxExperts = 8192;     ///< Bounds the shared table of row_tile_walk.cuh.
+inline constexpr int kMaxCtas = 65'535;      ///< See math::halve_last_round.
 inline constexpr int kExpertsPerGroup = 32;  ///< One expert per lane.
 inline constexpr int kMaxGroups = kMaxExperts / kExpertsPerGroup;
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer warp's large tiles of forward and dgrad. Storing one takes as long as four stages, so
+// A consumer warp's large tiles of forward and dgrad. Storing one takes longer than two stages, so
 // it goes on under multiplications: a tile's last two stages are first done for the left half of
 // its columns, which is then stored while the right half follows; the right half is stored while
-// the next tile's first two stages are done for its left half (NB-0005).
+// the next tile's first two stages are done for its left half (NB-0005). Both warpgroups have rows
+// in every large tile, since fewer than 65 are a tile of few rows.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +16,16 @@ namespace moesaic::backends::cuda {
 template <KernelConfig kConfig>
 class LargeTiles {
  public:
-  __device__ LargeTiles(const Ring<kConfig>& ring, int warp)
-      : ring_(ring), staging_(ring.staging(warp)), warpgroup_(warp / 4) {}
+  __device__ LargeTiles(const Ring<kConfig>& ring, Staging& staging, int warpgroup)
+      : ring_(ring), staging_(staging), warpgroup_(warpgroup) {}
 
   /// Computes `tile`, if it is a large one, and all large tiles that follow, whole and halved.
-  /// `receive_next` waits for the next
-  /// message and puts it and its target into `tile` and `to`.
+  /// `receive_next` waits for the next message and puts it and its target into `tile` and `to`.
   template <class ReceiveNext>
   __device__ __forceinline__ void compute(RingState<kConfig>& state, const TileMessage& tile,
                                           const PanelTarget& to, const ReceiveNext& receive_next) {
     while (tile.kind == TileMessage::large) {
-      if (!has_rows(to)) {
-        skip_stages<kConfig>(ring_, state, tile.k_blocks);
-        receive_next();
-      } else if (!is_long(tile)) {
+      if (!is_long(tile)) {
         compute_short(state, tile.k_blocks, to);
         receive_next();
       } else {
@@ -39,7 +36,7 @@ class LargeTiles {
           end(state, to);
           const PanelTarget done = to;
           receive_next();
-          goes_on = tile.kind == TileMessage::large && has_rows(to) && is_long(tile);
+          goes_on = tile.kind == TileMessage::large && is_long(tile);
           if (goes_on) {
             begin<true>(state, done);
           } else {
@@ -49,13 +46,9 @@ class LargeTiles {
       }
     }
     while (tile.kind == TileMessage::half) {
-      if (has_rows(to)) {
-        multiply_stages<kConfig>(ring_, state, tile.k_blocks, true,
-                                 [&](int stage, bool first) { multiply<0>(stage, first); });
-        store<0, 0, kHalf>(to);
-      } else {
-        skip_stages<kConfig>(ring_, state, tile.k_blocks);
-      }
+      multiply_stages<kConfig>(ring_, state, tile.k_blocks, true,
+                               [&](int stage, bool first) { multiply<0>(stage, first); });
+      store<0, 0, kHalf>(to);
       receive_next();
     }
   }
@@ -64,13 +57,10 @@ class LargeTiles {
   static constexpr int kHalf = kConfig.tile_n / 2;
   static constexpr int kSums = kHalf / 2;
   static constexpr int kOverlapped = 2;  // stages at either end of a tile
+  static_assert(kFewRows >= kConfig.rows_per_warpgroup(), "a large tile has rows for both");
 
   [[nodiscard]] __device__ static bool is_long(const TileMessage& tile) {
     return tile.k_blocks >= 2 * kOverlapped;
-  }
-  /// Whether this warpgroup has any.
-  [[nodiscard]] __device__ static bool has_rows(const PanelTarget& to) {
-    return to.row - static_cast<int>(threadIdx.x / 32) % 4 * kPanelRows < to.row_limit;
   }
 
   /// A tile too short to overlap with anything.
@@ -158,7 +148,7 @@ class LargeTiles {
   }
 
   const Ring<kConfig>& ring_;
-  std::uint32_t staging_;
+  Staging& staging_;
   int warpgroup_;
   float sums_[2][kSums];
 };

@@ -89,6 +89,7 @@ __device__ __forceinline__ void skip_stages(const Ring<kConfig>& ring, RingState
                                             int k_blocks) {
   for (int k_block = 0; k_block < math::max(k_blocks, 1); ++k_block) {
     ptx::barrier_wait(ring.full(state.stage), state.phase);
+    __syncwarp();  // one lane releases the stage for all
     release_stage<kConfig>(ring, state.stage);
     state.advance();
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The producer warp: one bulk tensor copy per operand and stage, or one per panel where a box of
-// panels would reach past the operand. All lanes run the loops; one elected lane issues.
+// The producer warp: one bulk tensor copy per operand and stage (two for few rows), or one per
+// panel where a box of panels would reach past the operand. All lanes run the loops; one elected
+// lane issues.
 #pragma once
 
 #include <cstdint>
@@ -240,7 +241,8 @@ __device__ __forceinline__ void produce_rows(const TensorMaps& maps, const Kerne
   while (tile.valid()) {
     const bool shared = index >= walk.first_small();
     if (shared) queue.ask();
-    load_tile<kConfig>(maps, params, ring, state, tile);
+    // The right half of a tile may lie past the last column.
+    if (tile.columns > 0) load_tile<kConfig>(maps, params, ring, state, tile);
     index = shared ? walk.first_small() + gridDim.x + queue.answer() : index + gridDim.x;
     tile = walk.find(index);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grouped product on sm_90a: persistent CTAs take tiles from one queue, and each finds them in
-// the offsets by itself. Warpgroup 0 loads (and zeroes the tail, and records faults), warpgroups 1
+// The grouped product on sm_90a: persistent CTAs, each of which finds its tiles in the offsets by
+// itself. Warpgroup 0 loads (and zeroes the tail, and records faults), warpgroups 1
 // and 2 multiply and store.
 #pragma once
 
@@ -73,21 +73,23 @@ __device__ __forceinline__ PanelTarget target(const TensorMaps& maps, const Kern
 /// A consumer warp's part of a tile of few rows.
 template <KernelConfig kConfig>
 __device__ __forceinline__ void compute_few_rows(const Ring<kConfig>& ring,
-                                                 RingState<kConfig>& state, int k_blocks, int warp,
+                                                 RingState<kConfig>& state, Staging& staging,
+                                                 int k_blocks, int warpgroup,
                                                  const PanelTarget& to) {
   constexpr int kColumns = kFewColumns / kConsumerWarpgroups;
   float sums[kColumns / 2];
   multiply_stages<kConfig>(ring, state, k_blocks, true, [&](int stage, bool first) {
-    multiply_few(ring, stage, warp / 4, first, sums);
+    multiply_few(ring, stage, warpgroup, first, sums);
   });
-  store_panels<kConfig, 0, kColumns / kConfig.panel_columns()>(ring.staging(warp), sums, to);
+  store_panels<kConfig, 0, kColumns / kConfig.panel_columns()>(staging, sums, to);
 }
 
 /// A consumer warp's part of a tile of dw[e].
 template <KernelConfig kConfig>
 __device__ __forceinline__ void compute_weights(const KernelParams& params,
                                                 const Ring<kConfig>& ring,
-                                                RingState<kConfig>& state, int k_blocks, int warp,
+                                                RingState<kConfig>& state, Staging& staging,
+                                                int k_blocks, int warpgroup,
                                                 const PanelTarget& to) {
   constexpr int kColumns = kConfig.tile_n;
   // Not carried from tile to tile, so that nothing keeps it alive.
@@ -99,18 +101,19 @@ __device__ __forceinline__ void compute_weights(const KernelParams& params,
     state.advance();
   }
   multiply_stages<kConfig>(ring, state, k_blocks, true, [&](int stage, bool first) {
-    multiply_large<0, kColumns>(ring, stage, warp / 4, first, sums);
+    multiply_large<0, kColumns>(ring, stage, warpgroup, first, sums);
   });
   if constexpr (!kConfig.f32_out) {
     if (params.accumulate) add_old_bf16(params, to, sums);
   }
-  store_panels<kConfig, 0, kColumns / kConfig.panel_columns()>(ring.staging(warp), sums, to);
+  store_panels<kConfig, 0, kColumns / kConfig.panel_columns()>(staging, sums, to);
 }
 
 template <KernelConfig kConfig>
 __device__ __forceinline__ void consume(const TensorMaps& maps, const KernelParams& params,
                                         const Ring<kConfig>& ring, int warp) {
   RingState<kConfig> state;
+  Staging staging(ring.staging(warp));
   TileMessage tile;
   PanelTarget to;
   const auto receive_next = [&] {
@@ -122,16 +125,16 @@ __device__ __forceinline__ void consume(const TensorMaps& maps, const KernelPara
   if constexpr (kConfig.wgrad) {
     while (tile.kind != TileMessage::end) {
       if (to.row - warp % 4 * kPanelRows < to.row_limit) {
-        compute_weights<kConfig>(params, ring, state, tile.k_blocks, warp, to);
+        compute_weights<kConfig>(params, ring, state, staging, tile.k_blocks, warp / 4, to);
       } else {  // this warpgroup has no lines of dw[e] in the tile
         skip_stages<kConfig>(ring, state, tile.k_blocks);
       }
       receive_next();
     }
   } else {
-    LargeTiles<kConfig>(ring, warp).compute(state, tile, to, receive_next);
+    LargeTiles<kConfig>(ring, staging, warp / 4).compute(state, tile, to, receive_next);
     while (tile.kind == TileMessage::few) {  // they all come after
-      compute_few_rows<kConfig>(ring, state, tile.k_blocks, warp, to);
+      compute_few_rows<kConfig>(ring, state, staging, tile.k_blocks, warp / 4, to);
       receive_next();
     }
   }

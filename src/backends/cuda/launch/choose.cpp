@@ -75,6 +75,10 @@ Support supports_grouped(const PlanRequest& request, Strategy strategy) {
     return {false, "it takes at most " + std::to_string(kMaxExperts) + " experts, not " +
                        std::to_string(problem.num_experts)};
   }
+  if (request.device.num_sms > kMaxCtas) {
+    return {false, "it takes at most " + std::to_string(kMaxCtas) + " SMs, not " +
+                       std::to_string(request.device.num_sms)};
+  }
   if (problem.max_rows >= kRaggedRows) {
     return {false, "it takes fewer than 2^30 rows, not " + std::to_string(problem.max_rows)};
   }

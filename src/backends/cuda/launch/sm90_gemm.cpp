@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <string>
 
 #include "backends/cuda/launch/cuda_error.hpp"
@@ -114,13 +115,12 @@ core::WorkspaceHeader read_device_header(const Workspace& workspace, const Strea
   return header;
 }
 
-void write_device_header(const core::WorkspaceHeader& header, const Workspace& workspace,
-                         const Stream& stream) {
+void clear_device_fault(const Workspace& workspace, const Stream& stream) {
   const DeviceScope scope(workspace.device.index);
   const auto native = static_cast<cudaStream_t>(stream.native());
-  check_cuda(cudaMemcpyAsync(workspace.bytes.data(), &header, sizeof(header),
-                             cudaMemcpyHostToDevice, native),
-             "cudaMemcpyAsync(workspace header)");
+  check_cuda(cudaMemsetAsync(workspace.bytes.data() + offsetof(core::WorkspaceHeader, fault_word),
+                             0, sizeof(core::WorkspaceHeader::fault_word), native),
+             "cudaMemsetAsync(fault word)");
   check_cuda(cudaStreamSynchronize(native), "cudaStreamSynchronize");
 }
 

@@ -45,9 +45,8 @@ class Sm90Gemm final : public detail::GroupedGemmImpl {
   std::string name_;
 };
 
-/// Copies the header of a device workspace to the host, or back.
+/// Copies the header of a device workspace to the host.
 core::WorkspaceHeader read_device_header(const Workspace& workspace, const Stream& stream);
-void write_device_header(const core::WorkspaceHeader& header, const Workspace& workspace,
-                         const Stream& stream);
+void clear_device_fault(const Workspace& workspace, const Stream& stream);
 
 }  // namespace moesaic::backends::cuda::launch

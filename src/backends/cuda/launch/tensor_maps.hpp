@@ -23,7 +23,7 @@ CUtensorMap map_weight_panels(const ConstTensorView& weights, int box_columns, P
 CUtensorMap map_ragged_panels(const ConstTensorView& matrix, int box_columns, PanelCopy copy);
 /// Output [M, columns] with the bound of any segment: panels 128 bytes wide, one warp's rows high.
 CUtensorMap map_ragged_output(const ConstTensorView& matrix);
-/// Output [E, lines, columns]: panels 128 bytes wide, 64 lines high.
+/// Output [E, lines, columns]: panels 128 bytes wide, one warp's lines high.
 CUtensorMap map_weight_output(const ConstTensorView& weights);
 
 /// Whether one box may hold several panels of this width.
