@@ -49,7 +49,8 @@ def forward(rows, width):
             continue
         m = int(match.group(1))
         us = rows[case]["us"]
-        floor = 1e6 * max(2.0 * EXPERTS * width * width / READ_BYTES_PER_S, 2.0 * m * width * width / DENSE_FLOPS)
+        once = 2.0 * (EXPERTS * width * width + 2 * m * width)  # bytes of weights, x and y
+        floor = 1e6 * max(once / READ_BYTES_PER_S, 2.0 * m * width * width / DENSE_FLOPS)
         here = f"fwd {width} M={m} vs "
         out.append([f"{m:,}", number(us), number(rows[case]["tflops"]), f"{floor / us:.2f}", ratio(rows, case),
                     ratio(rows, here + "bmm1.25"), ratio(rows, here + "dense"), ratio(rows, here + "loop")])
