@@ -2,7 +2,10 @@
 // Bodies of the ZIP directory reader; every field is checked against the bytes that are there.
 #include "routing/zip.hpp"
 
+#include <zlib.h>
+
 #include <algorithm>
+#include <cstdio>
 
 #include "routing/fail.hpp"
 
@@ -86,6 +89,40 @@ void apply_zip64(const Fields& fields, std::int64_t extra, std::int64_t extra_by
   }
 }
 
+std::unique_ptr<ByteSource> unpack(std::span<const char> packed, const ZipMember& member,
+                                   const std::string& name) {
+  constexpr int kStored = 0, kDeflated = 8;
+  if (member.method == kStored) return open_memory(packed);
+  if (member.method == kDeflated) return open_deflate(open_memory(packed), name, member.size_bytes);
+  fail(name, ": ZIP method ", member.method, ", expected stored or deflated");
+}
+
+std::string hex(std::uint32_t crc) {
+  char text[9];
+  std::snprintf(text, sizeof text, "%08x", static_cast<unsigned>(crc));
+  return text;
+}
+
+/// Reads `source` to its end and compares what it holds with the directory.
+void check_member(ByteSource& source, const ZipMember& member, const std::string& name) {
+  std::vector<char> chunk(Input::kChunkBytes);
+  std::int64_t size = 0;
+  uLong crc = crc32(0, nullptr, 0);
+  while (const std::size_t count = source.read(chunk)) {
+    crc = crc32(crc, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(count));
+    size += static_cast<std::int64_t>(count);
+  }
+  if (size != member.size_bytes) {
+    fail(name, ": damaged: ", size, " bytes, expected ", member.size_bytes,
+         " as the ZIP's directory states");
+  }
+  const auto found = static_cast<std::uint32_t>(crc);
+  if (found != member.crc) {
+    fail(name, ": damaged: its CRC-32 is ", hex(found), ", expected ", hex(member.crc),
+         " as the ZIP's directory states");
+  }
+}
+
 }  // namespace
 
 std::vector<ZipMember> read_zip_directory(std::span<const char> zip, const std::string& name) {
@@ -108,6 +145,7 @@ std::vector<ZipMember> read_zip_directory(std::span<const char> zip, const std::
     if (fields.u32(at) != kCentral) fields.damaged();
     ZipMember member;
     member.method = static_cast<int>(fields.u16(at + 10));
+    member.crc = fields.u32(at + 16);
     member.packed_bytes = fields.u32(at + 20);
     member.size_bytes = fields.u32(at + 24);
     const std::int64_t name_bytes = fields.u16(at + 28), extra_bytes = fields.u16(at + 30);
@@ -131,10 +169,8 @@ std::unique_ptr<ByteSource> open_zip_member(std::span<const char> zip, const Zip
   fields.need(start, member.packed_bytes);
   const auto packed =
       zip.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(member.packed_bytes));
-  constexpr int kStored = 0, kDeflated = 8;
-  if (member.method == kStored) return open_memory(packed);
-  if (member.method == kDeflated) return open_deflate(open_memory(packed), name, member.size_bytes);
-  fail(name, ": ZIP method ", member.method, ", expected stored or deflated");
+  check_member(*unpack(packed, member, name), member, name);
+  return unpack(packed, member, name);
 }
 
 }  // namespace moesaic::routing

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ZIP archives: Megatron's dump, one array, and archives that are something else.
+#include <iomanip>
+#include <sstream>
+
 #include "routing_test_util.hpp"
 
 namespace moesaic::routing::testing {
@@ -75,6 +78,43 @@ TEST(Npz, AMemberThatInflatesPastItsStatedSizeIsRefused) {
   zip[central + 24] = 50;  // the uncompressed size of the directory entry
   EXPECT_TRUE(
       says(refusal(zip, "bomb.npz", with_experts(4)), "more bytes than its directory entry"));
+}
+
+std::string crc_text(const std::string& data) {
+  std::ostringstream out;
+  out << std::hex << std::setfill('0') << std::setw(8)
+      << crc32(0, reinterpret_cast<const Bytef*>(data.data()), static_cast<uInt>(data.size()));
+  return out.str();
+}
+
+TEST(Npz, AMemberWhoseCrcDiffersIsRefused) {
+  const auto sound = make_npy("|u1", "(2, 1, 2)", std::vector<std::uint8_t>{0, 3, 2, 1});
+  const auto damaged = make_npy("|u1", "(2, 1, 2)", std::vector<std::uint8_t>{0, 3, 2, 2});
+  for (const bool deflate_them : {false, true}) {
+    const std::string intact = make_zip({{"arr_0.npy", sound}}, deflate_them);
+    std::string zip = make_zip({{"arr_0.npy", damaged}}, deflate_them);
+    constexpr std::size_t kCrcAt = 16;  // in an entry of the directory
+    zip.replace(zip.find("PK\x01\x02") + kCrcAt, 4, intact, intact.find("PK\x01\x02") + kCrcAt, 4);
+    EXPECT_TRUE(says(refusal(zip, "flip.npz", with_experts(4)),
+                     "flip.npz: arr_0.npy: damaged: its CRC-32 is " + crc_text(damaged) +
+                         ", expected " + crc_text(sound)));
+  }
+}
+
+TEST(Npz, EveryMemberThatIsReadIsChecked) {
+  for (const std::string name : {"dump_version", "loads", "layer_numbers", "forward_counts"}) {
+    std::string zip = make_zip(megatron(), false);
+    const std::size_t member = zip.find(name + ".npy");
+    zip[zip.find("  \n", member)] ^= 1;  // white space of the header
+    EXPECT_TRUE(says(refusal(zip, "load.npz"), "load.npz: " + name + ".npy: damaged: its CRC-32"));
+  }
+}
+
+TEST(Npz, AStoredMemberOfAnotherSizeIsRefused) {
+  const auto ids = make_npy("|u1", "(2, 1, 2)", std::vector<std::uint8_t>{0, 3, 2, 1});
+  std::string zip = make_zip({{"arr_0.npy", ids}}, false);
+  zip[zip.find("PK\x01\x02") + 24] ^= 1;  // the uncompressed size of the directory entry
+  EXPECT_TRUE(says(refusal(zip, "size.npz", with_experts(4)), "arr_0.npy: damaged: "));
 }
 
 }  // namespace

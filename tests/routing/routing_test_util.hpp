@@ -131,7 +131,9 @@ inline std::string make_zip(const std::vector<std::pair<std::string, std::string
   std::string body, directory;
   for (const auto& [name, data] : members) {
     const std::string packed = deflate_them ? deflated(data, -15) : data;
-    const std::string sizes = little_endian(0, 4) + little_endian(packed.size(), 4) +
+    const uLong crc =
+        crc32(0, reinterpret_cast<const Bytef*>(data.data()), static_cast<uInt>(data.size()));
+    const std::string sizes = little_endian(crc, 4) + little_endian(packed.size(), 4) +
                               little_endian(data.size(), 4) + little_endian(name.size(), 2);
     const std::string method = little_endian(deflate_them ? 8 : 0, 2) + little_endian(0, 4);
     const std::size_t offset = body.size();
