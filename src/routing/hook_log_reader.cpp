@@ -18,7 +18,7 @@ class LineReader final : public JsonHandler {
   explicit LineReader(std::string place) : place_(std::move(place)) {}
 
   std::string type;
-  std::optional<std::int64_t> layer, top_k;
+  std::optional<std::int64_t> layer, top_k, num_experts;
   std::optional<std::vector<std::int64_t>> ids;
 
   void start_object() override { ++depth_; }
@@ -37,6 +37,9 @@ class LineReader final : public JsonHandler {
   void number(const JsonNumber& value) override {
     if (depth_ == 1 && key_ == "layer") layer = to_count(value, place_ + ": layer");
     if (depth_ == 1 && key_ == "top_k") top_k = to_count(value, place_ + ": top_k");
+    if (depth_ == 1 && key_ == "num_experts") {
+      num_experts = to_count(value, place_ + ": num_experts");
+    }
     if (in_ids() && depth_ == 2) ids->push_back(to_integer(value, place_ + ": topk_ids"));
   }
   void string(std::string_view value) override {
@@ -64,13 +67,11 @@ struct Layer {
 class HookLog {
  public:
   explicit HookLog(Collector& collector)
-      : collector_(collector),
-        experts_(collector.required_experts("hook logs")),
-        counter_(collector, experts_) {}
+      : collector_(collector), experts_(collector.options().num_experts.value_or(0)) {}
 
   void line(const LineReader& line, const std::string& place) {
     if (line.type == "meta") {
-      if (line.top_k) meta_top_k_ = *line.top_k;
+      meta(line, place);
     } else if (line.type == "route") {
       route(line, place);
     } else {
@@ -79,7 +80,7 @@ class HookLog {
   }
 
   void finish() {
-    counter_.finish();
+    if (counter_) counter_->finish();
     for (auto& [number, layer] : layers_) {
       layer.runs.finish(collector_, concat(" of layer ", number));
       Record record;
@@ -96,9 +97,28 @@ class HookLog {
   }
 
  private:
+  /// The number of experts is --experts or what a meta line says first; the two must agree.
+  void meta(const LineReader& line, const std::string& place) {
+    if (line.top_k) meta_top_k_ = *line.top_k;
+    if (!line.num_experts) return;
+    const std::int64_t number = *line.num_experts;
+    if (number < 1 || number > kMaxExperts) {
+      fail(place, ": num_experts is ", number, ", expected 1 to ", kMaxExperts);
+    }
+    if (experts_ > 0 && number != experts_) {
+      fail(place, ": num_experts is ", number, ", expected ", experts_,
+           collector_.options().num_experts ? " as --experts says" : " as in the meta line before");
+    }
+    experts_ = number;
+  }
   void route(const LineReader& line, const std::string& place) {
     if (!line.layer) fail(place, ": a route line without \"layer\"");
     if (!line.ids || line.ids->empty()) fail(place, ": a route line without \"topk_ids\"");
+    if (experts_ == 0) {
+      fail(place, ": ids do not say how many experts the model has, and no meta line before has ",
+           "\"num_experts\": give --experts N");
+    }
+    if (!counter_) counter_.emplace(collector_, experts_);
     auto [it, fresh] = layers_.try_emplace(*line.layer, experts_);
     Layer& layer = it->second;
     const auto size = static_cast<std::int64_t>(line.ids->size());
@@ -113,7 +133,7 @@ class HookLog {
       fail(place, ": layer ", *line.layer, " has ", size, " ids, expected ", layer.top_k,
            meta_top_k_ > 0 ? " as the meta line says" : " as in the first line");
     }
-    counter_.add(*line.ids, layer.counts, [&] {
+    counter_->add(*line.ids, layer.counts, [&] {
       return concat(place.substr(place.rfind("line ")), ", layer ", *line.layer);
     });
     layer.runs.add(*line.ids);
@@ -121,8 +141,8 @@ class HookLog {
   }
 
   Collector& collector_;
-  std::int64_t experts_;
-  IdCounter counter_;
+  std::int64_t experts_;  // 0 while it is not known
+  std::optional<IdCounter> counter_;
   std::map<std::int64_t, Layer> layers_;
   std::int64_t meta_top_k_ = 0;
 };

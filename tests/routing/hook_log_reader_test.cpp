@@ -25,6 +25,22 @@ TEST(HookLog, CountsByLayer) {
   EXPECT_EQ(r.summary.form, Form::ids);
 }
 
+TEST(HookLog, AMetaLineMaySayTheNumberOfExperts) {
+  const std::string meta = "{\"type\": \"meta\", \"top_k\": 2, \"num_experts\": 4}\n";
+  const std::string other = "{\"type\": \"meta\", \"num_experts\": 5}\n";
+  const auto r = read_text(meta + route(0, 0, 1) + meta, "log.jsonl");
+  EXPECT_EQ(r.records.at(0).counts, (Counts{1, 1, 0, 0}));
+  EXPECT_EQ(read_text(meta + route(0, 0, 1), "log.jsonl", with_experts(4)).records.size(), 1u);
+  EXPECT_TRUE(says(refusal(meta + route(0, 0, 4), "log.jsonl"), "line 2, layer 0, slot 1"));
+  EXPECT_TRUE(says(refusal(meta + route(0, 0, 1), "log.jsonl", with_experts(8)),
+                   "line 1: num_experts is 4, expected 8 as --experts says"));
+  EXPECT_TRUE(says(refusal(meta + route(0, 0, 1) + other, "log.jsonl"),
+                   "line 3: num_experts is 5, expected 4 as in the meta line before"));
+  EXPECT_TRUE(says(refusal("{\"type\": \"meta\", \"num_experts\": 0}\n", "log.jsonl"),
+                   "line 1: num_experts is 0, expected 1 to"));
+  EXPECT_TRUE(says(refusal(route(0, 0, 1) + meta, "log.jsonl"), "line 1: ids do not say"));
+}
+
 TEST(HookLog, DummyRowsAreFound) {
   std::string text;
   for (int i = 0; i < 70; ++i) text += route(0, 0, 1);
