@@ -74,6 +74,11 @@ class ExpertMlpForwardArgs(Structure):
         ("packed_up_gate", c_void_p), ("packed_down", c_void_p)]
 
 
+class ExpertMlpBackwardArgs(Structure):
+    _fields_ = [(name, Tensor) for name in ("dy", "x", "w_up_gate", "w_down", "offs", "u", "dx",
+                                            "dw_up_gate", "dw_down")]
+
+
 _OPTIONS = POINTER(PlanOptions)
 _WORKSPACE = POINTER(Workspace)
 # name: (result, arguments); a result of c_int is a status.
@@ -97,8 +102,11 @@ _FUNCTIONS = {
         c_int, [POINTER(ExpertMlpProblem), Device, _OPTIONS, POINTER(c_void_p)]),
     "moesaic_expert_mlp_destroy": (None, [c_void_p]),
     "moesaic_expert_mlp_forward_workspace_bytes": (c_size_t, [c_void_p]),
+    "moesaic_expert_mlp_backward_workspace_bytes": (c_size_t, [c_void_p]),
     "moesaic_expert_mlp_forward": (
         c_int, [c_void_p, POINTER(ExpertMlpForwardArgs), _WORKSPACE, c_void_p]),
+    "moesaic_expert_mlp_backward": (
+        c_int, [c_void_p, POINTER(ExpertMlpBackwardArgs), _WORKSPACE, c_void_p]),
 }
 
 _lock = threading.Lock()

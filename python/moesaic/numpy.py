@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The products on NumPy arrays, on the CPU. BF16 arrays have the dtype ml_dtypes.bfloat16."""
 
-import ctypes
-
 import numpy as np
 
-from . import _gemm, _host, _library
+from . import _gemm, _host, _mlp
 from ._errors import refuse
 from ._gemm import CPU, View
 
 __all__ = ["grouped_mm", "read_fault", "swiglu_mlp", "wgrad"]
 
 read_fault = _host.read_fault
-
-ORDERS = {"up_gate": 1, "gate_up": 2, "interleaved": 3}
 
 
 def _dtype_name(dtype):
@@ -107,41 +103,16 @@ def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, out=None):
 
     order says which columns are up and which gate: "up_gate", "gate_up" or "interleaved".
     """
-    _gemm.check_word("order", order, ORDERS)
-    arrays = {"x": x, "w_up_gate": w_up_gate, "w_down": w_down, "offs": offs}
+    arrays = dict(zip(_mlp.INPUTS, (x, w_up_gate, w_down, offs)))
     views = {name: _view(name, array) for name, array in arrays.items()}
-    for name, rank in (("x", 2), ("w_up_gate", 3), ("w_down", 3), ("offs", 1)):
-        if len(views[name].shape) != rank:
-            refuse(name, f"{rank} dimension(s)", views[name])
-    if views["x"].dtype not in ("bf16", "f32"):
-        refuse("x", "bf16 or f32", views["x"])
-    if out is None:
-        out = _empty(views["x"]._replace(stride=()))
-        tail = "zero"
-    else:
-        _writable("out", out)
-        tail = "leave"
-    return _run_mlp(views, arrays, order, out, tail)
-
-
-def _run_mlp(views, arrays, order, out, tail):
-    library, dtype = _library.load(), views["x"].dtype
-    rows, d = views["x"].shape
-    problem = _library.ExpertMlpProblem(
-        format=_gemm.FORMATS[dtype], order=ORDERS[order], activations=1, tail=_gemm.TAILS[tail],
-        wgrad_dtype=_gemm.DTYPES[dtype], num_experts=views["w_up_gate"].shape[0], max_rows=rows,
-        d=d, h=views["w_down"].shape[2])
-    handle = ctypes.c_void_p()
-    _library.check(library.moesaic_expert_mlp_create(
-        problem, _gemm.to_device(CPU), _library.PlanOptions(), handle))
-    try:
-        args = _library.ExpertMlpForwardArgs(y=_gemm.to_struct(_view("out", out), out.ctypes.data))
-        for name, view in views.items():
-            setattr(args, name, _gemm.to_struct(view, arrays[name].ctypes.data))
-        scratch = _host.workspace(library.moesaic_expert_mlp_forward_workspace_bytes(handle))
-        _library.check(library.moesaic_expert_mlp_forward(
-            handle, args, _library.Workspace(scratch.data, scratch.size_bytes), None), {"y": "out"})
-        _host.collect_fault(scratch)
-    finally:
-        library.moesaic_expert_mlp_destroy(handle)
+    call = _mlp.check(views, order)
+    tail = "zero" if out is None else "leave"
+    _writable("out", out)
+    out = _empty(call.rows_of(call.d)) if out is None else out
+    arrays["y"], views["y"] = out, _view("out", out)
+    plan = _mlp.Plan(call, save=False, tail=tail, names={"y": "out"})
+    scratch = _host.workspace(plan.forward_bytes)
+    plan.forward({name: (views[name], array.ctypes.data) for name, array in arrays.items()},
+                 (scratch.data, scratch.size_bytes))
+    _host.collect_fault(scratch)
     return out

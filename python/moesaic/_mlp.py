@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SwiGLU expert for arrays and tensors alike: what a call must be, and its plan."""
+
+import ctypes
+from typing import NamedTuple
+
+from . import _gemm, _library
+from ._errors import refuse
+from ._gemm import View
+
+ORDERS = {"up_gate": 1, "gate_up": 2, "interleaved": 3}
+ACTIVATIONS = {"save": 0, "recompute": 1}
+INPUTS = ("x", "w_up_gate", "w_down", "offs")
+
+
+class Call(NamedTuple):
+    """An expert's shapes, ready to be planned."""
+    dtype: str
+    device: tuple
+    experts: int
+    rows: int
+    d: int
+    h: int
+    order: str
+
+    def rows_of(self, columns):
+        """A dense [M, columns] matrix of the operands' type."""
+        return View((self.rows, columns), (columns, 1), self.dtype, self.device)
+
+
+def check(views, order):
+    """The call that these views of x, w_up_gate, w_down and offs describe."""
+    _gemm.check_word("order", order, ORDERS)
+    for name, rank in zip(INPUTS, (2, 3, 3, 1)):
+        if len(views[name].shape) != rank:
+            refuse(name, f"{rank} dimension(s)", views[name])
+    x, w_up_gate, w_down, offs = (views[name] for name in INPUTS)
+    if x.dtype not in ("bf16", "f32"):
+        refuse("x", "bf16 or f32", x)
+    rows, d = x.shape
+    experts, h = w_down.shape[0], w_down.shape[2]
+    for name, view, shape in (("w_up_gate", w_up_gate, (experts, 2 * h, d)),
+                              ("w_down", w_down, (experts, d, h))):
+        if view.dtype != x.dtype:
+            refuse(name, f"{x.dtype}, the type of x", view)
+        if tuple(view.shape) != shape:
+            refuse(name, f"{list(shape)} ([E, 2h, d] and [E, d, h] of x [M, d])", view)
+        if _gemm.weight_storage(name, view, str(list(shape))) != "rows":
+            refuse(name, "row-major storage (.contiguous() makes it so); weights are never copied in "
+                   "silence", view)
+    _gemm.check_rows("x", x, d)
+    if offs.dtype != "i32" or tuple(offs.shape) != (experts,):
+        refuse("offs", f"int32 [{experts}], one end row per expert", offs)
+    for name in INPUTS[1:]:
+        if views[name].device != x.device:
+            refuse(name, "memory on the device of x", views[name])
+    return Call(x.dtype, x.device, experts, rows, d, h, order)
+
+
+class Plan:
+    """A planned expert; shared freely between threads."""
+
+    def __init__(self, call, *, save, tail, wgrad_dtype=None, accumulate=False, num_sms=0,
+                 names=None):
+        self._library = _library.load()
+        self._names = names
+        problem = _library.ExpertMlpProblem(
+            format=_gemm.FORMATS[call.dtype], order=ORDERS[call.order],
+            activations=ACTIVATIONS["save" if save else "recompute"], tail=_gemm.TAILS[tail],
+            wgrad_dtype=_gemm.DTYPES[wgrad_dtype or call.dtype], accumulate_wgrad=int(accumulate),
+            num_experts=call.experts, max_rows=call.rows, d=call.d, h=call.h)
+        handle = ctypes.c_void_p()
+        _library.check(self._library.moesaic_expert_mlp_create(
+            problem, _gemm.to_device(call.device), _library.PlanOptions(num_sms=num_sms), handle),
+            names)
+        self._handle = handle.value
+        self.forward_bytes = self._library.moesaic_expert_mlp_forward_workspace_bytes(handle)
+        self.backward_bytes = self._library.moesaic_expert_mlp_backward_workspace_bytes(handle)
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self._library.moesaic_expert_mlp_destroy(self._handle)
+
+    def _run(self, function, args_type, tensors, workspace, stream):
+        args = args_type()
+        for name, (view, address) in tensors.items():
+            setattr(args, name, _gemm.to_struct(view, address))
+        _library.check(function(self._handle, args, _library.Workspace(*workspace), stream),
+                       self._names)
+
+    def forward(self, tensors, workspace, stream=None):
+        """`tensors`: (view, address) of x, w_up_gate, w_down, offs, y, and of u where it is saved;
+        `workspace`: (address, bytes)."""
+        self._run(self._library.moesaic_expert_mlp_forward, _library.ExpertMlpForwardArgs, tensors,
+                  workspace, stream)
+
+    def backward(self, tensors, workspace, stream=None):
+        """The same with dy, x, w_up_gate, w_down, offs, u, dx, dw_up_gate and dw_down."""
+        self._run(self._library.moesaic_expert_mlp_backward, _library.ExpertMlpBackwardArgs,
+                  tensors, workspace, stream)
