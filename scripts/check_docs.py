@@ -2,24 +2,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks what is written: doc comments of public headers, links, quoted examples, numbered pages.
 
-Also that no text names a place on one person's machine, and that every to-do names its issue.
+Also that no text names a place on one person's machine, and that every to-do names its issue. With
+the built command it runs the samples of `moesaic plan`, which are the same everywhere, and compares.
 """
 
 import argparse
 import re
+import shlex
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
 from public_declarations import undocumented
 
 NUMBERED_FOLDERS = ("docs/notebook", "docs/adr")
-FENCE = re.compile(r"^(?P<mark>```+|~~~+)[^\n]*\n(?P<body>.*?)^(?P=mark)[ \t]*$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^(?P<mark>```+|~~~+)(?P<language>[^\n]*)\n(?P<body>.*?)^(?P=mark)[ \t]*$", re.DOTALL | re.MULTILINE)
 INLINE_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 REFERENCE = re.compile(r"^ {0,3}\[[^\]]+\]:\s*<?(\S+?)>?(?:\s+\"[^\"]*\")?\s*$", re.MULTILINE)
 EXAMPLE = re.compile(r"<!--\s*example:\s*(?P<path>[^#\s]+)#(?P<marker>[\w-]+)\s*-->[ \t]*\n")
+FILE = re.compile(r"<!--\s*file:\s*(?P<name>[\w.-]+)\s*-->[ \t]*\n")
+SAMPLE = "$ moesaic plan "
+REST = "…"  # as the last line of a sample: the program prints more
 HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 HOST_PATH = re.compile(r"(?<![\w.-])/(?:work|root|home)/")
 TO_DO = re.compile(r"\bTODO\b(?!\s*\(?#\d+)")
@@ -115,6 +121,55 @@ def check_examples(root, path, text):
             yield path, line, f"the quoted code differs from {match['path']}#{marker}"
 
 
+def make_files(pages, folder, absent):
+    """Writes the block after each `<!-- file: NAME -->`; a block of Python is run and makes the file.
+    Where it asks for a module that is not here, the name goes to `absent`."""
+    for path, text in pages:
+        for match in FILE.finditer(text):
+            name, line = match["name"], line_at(text, match.start())
+            fence = FENCE.match(text, match.end())
+            if not fence or (folder / name).exists():
+                yield path, line, f"{name}: expected a code fence after the marker, and one of that name"
+            elif fence["language"] != "python":
+                (folder / name).write_text(fence["body"], encoding="utf-8")
+            else:
+                made = subprocess.run([sys.executable, "-c", fence["body"]], cwd=folder, text=True,
+                                      capture_output=True, check=False)
+                if "ModuleNotFoundError" in made.stderr:
+                    absent.add(name)
+                elif not (folder / name).exists():
+                    yield path, line, f"the block does not make {name}: {made.stderr[-200:]}"
+
+
+def check_samples(pages, moesaic):
+    """Runs the blocks that begin with `$ moesaic plan`, over the files that the pages show. A refusal
+    is compared with standard error, since it leaves standard output empty."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, absent = Path(name), set()
+        yield from make_files(pages, folder, absent)
+        for path, text in pages:
+            for fence in FENCE.finditer(text):
+                command, _, wanted = fence["body"].partition("\n")
+                words = shlex.split(command[len(SAMPLE):]) if command.startswith(SAMPLE) else []
+                if not words or absent.intersection(words):
+                    continue
+                ran = subprocess.run([moesaic, "plan", *words], cwd=folder, capture_output=True,
+                                     stdin=subprocess.DEVNULL, check=False)
+                printed = (ran.stdout or ran.stderr).decode().splitlines()
+                wanted = wanted.splitlines()
+                if wanted[-1:] == [REST]:
+                    wanted.pop()
+                    printed = printed[:len(wanted)]
+                if printed == wanted:
+                    continue
+                at = next((i for i, pair in enumerate(zip(printed, wanted)) if pair[0] != pair[1]),
+                          min(len(printed), len(wanted)))
+                came = printed[at] if at < len(printed) else "nothing more"
+                yield path, line_at(text, fence.start()) + 2 + at, f"the program prints here: {came}"
+        if absent:
+            print(f"check_docs: no module makes {', '.join(sorted(absent))} here", file=sys.stderr)
+
+
 def check_numbered(root, folder):
     """NNNN-title.md from 0001 without a gap, each linked from the folder's README.md."""
     pages = sorted(p.name for p in (root / folder).glob("*.md") if p.name != "README.md")
@@ -144,25 +199,30 @@ def check_words(path, text):
         yield path, line_at(prose, match.start()), "a to-do without an issue number, as in (#12)"
 
 
-def check_tree(root):
+def check_tree(root, moesaic=None):
     """(path, line, message) of every problem under root."""
+    pages = []
     for path, text in text_files(root):
         if re.fullmatch(r"include/moesaic/.*\.(hpp|h)", path):
             yield from check_header(path, text)
         if path.endswith(".md"):
+            pages.append((path, text))
             yield from check_links(root, path, text)
             yield from check_examples(root, path, text)
         yield from check_words(path, text)
     for folder in NUMBERED_FOLDERS:
         yield from check_numbered(root, folder)
+    if moesaic:
+        yield from check_samples(pages, moesaic)
 
 
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent)
+    parser.add_argument("--moesaic", type=Path, help="the built command, to run the samples of plan")
     options = parser.parse_args(argv)
     failures = 0
-    for path, line, message in check_tree(options.root):
+    for path, line, message in check_tree(options.root, options.moesaic and options.moesaic.resolve()):
         failures += 1
         print(f"{path}:{line}: {message}")
     print(f"check_docs: {failures} problems", file=sys.stderr)

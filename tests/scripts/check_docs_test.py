@@ -87,7 +87,7 @@ BAD_HEADERS = [
 ]
 
 
-def run(files):
+def run(files, *arguments):
     """(exit code, lines on stdout) of the checker on a tree of the given files."""
     with tempfile.TemporaryDirectory() as folder:
         for path, text in files.items():
@@ -96,7 +96,7 @@ def run(files):
             target.write_text(text, encoding="utf-8")
         out = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-            code = check_docs.main(["--root", folder])
+            code = check_docs.main(["--root", folder, *arguments])
         return code, out.getvalue().splitlines()
 
 
@@ -171,6 +171,44 @@ class ExampleTest(Base):
                 (unfenced, {"examples/plan.cpp": self.SOURCE}, "no code fence")):
             with self.subTest(wanted=wanted):
                 self.assert_one({"README.md": "\n" + quote, **files}, "README.md:2:", wanted)
+
+
+class SampleTest(Base):
+    FILES = "<!-- file: a.txt -->\n```\none\ntwo\n```\n"
+    # Stands for the command: prints the file that it is given, or refuses one that is not there.
+    COMMAND = "#!/bin/sh\ncat \"$2\" 2>/dev/null || echo \"no $2\" >&2\n"
+
+    def sampled(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            command = Path(folder) / "moesaic"
+            command.write_text(self.COMMAND, encoding="utf-8")
+            command.chmod(0o755)
+            return run({"a.md": text}, "--moesaic", str(command))
+
+    def test_what_is_printed_passes(self):
+        made = "<!-- file: b.txt -->\n```python\nopen('b.txt', 'w').write('made')\n```\n"
+        for sample in ("$ moesaic plan a.txt\none\ntwo\n", "$ moesaic plan a.txt\none\n…\n",
+                       "$ moesaic plan c.txt\nno c.txt\n", "$ moesaic plan b.txt\nmade\n",
+                       "$ moesaic run a.txt\nsomething measured\n"):
+            with self.subTest(sample=sample):
+                self.assertEqual(self.sampled(f"{self.FILES}{made}```\n{sample}```\n"), (0, []))
+
+    def test_a_missing_module_is_no_problem(self):
+        made = "<!-- file: b.txt -->\n```python\nimport no_such_module\n```\n"
+        self.assertEqual(self.sampled(made + "```\n$ moesaic plan b.txt\nx\n```\n"), (0, []))
+
+    def test_faults_are_found(self):
+        for text, wanted in (
+                (self.FILES + "```\n$ moesaic plan a.txt\none\n2\n```\n", "a.md:9: the program prints here: two"),
+                (self.FILES + "```\n$ moesaic plan a.txt\none\n```\n", "a.md:9: the program prints here: two"),
+                (self.FILES + "```\n$ moesaic plan a.txt\none\ntwo\n3\n```\n", "a.md:10: the program prints here: nothing"),
+                (self.FILES * 2, "a.md:6: a.txt: expected a code fence"),
+                ("<!-- file: a.txt -->\ntext\n", "a.md:1: a.txt: expected a code fence"),
+                ("<!-- file: a.txt -->\n```python\n1 / 0\n```\n", "a.md:1: the block does not make a.txt")):
+            with self.subTest(text=text):
+                code, lines = self.sampled(text)
+                self.assertEqual(code, 1)
+                self.assertIn(wanted, "\n".join(lines))
 
 
 class NumberedTest(Base):
