@@ -39,13 +39,6 @@ BenchCase sample_case() {
 
 BenchSetting setting() { return {"moesaic bench", query_device(Device{}), {}}; }
 
-TEST(Bench, QuantilesByHand) {
-  EXPECT_EQ(quantile({3, 1, 2}, 0.5), 2);
-  EXPECT_EQ(quantile({4, 1, 2, 3}, 0.5), 2.5);
-  EXPECT_EQ(quantile({10, 20}, 0.05), 10.5);
-  EXPECT_EQ(quantile({7}, 0.95), 7);
-}
-
 TEST(Bench, LeastBytesByHand) {
   const std::vector<std::int64_t> counts = {4, 0, 6};
   // bf16: rows in, two active experts' weights, rows out.

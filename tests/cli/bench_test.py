@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from harness import CliTest
+from harness import CliTest, busy_cpus, grouped_ratios
 
 KEYS = ["schema", "date", "git", "command", "device", "toolchain", "clocks", "problem", "routing", "implementation", "regimes", "timing",
         "work", "derived", "check"]
@@ -61,6 +61,22 @@ class Rows(CliTest):
             for word in ("median", "useful TFLOP/s", "implementation", "zipf:1.2", "grouped"):
                 self.assertIn(word, out)
             self.assertNotIn("/ base", out)
+
+    def test_equal_rows_are_apart(self):
+        one, two = (self.write(f"{name}.json", '{"logical_count": [[3, 4], [3, 4]]}') for name in ("one", "two"))
+        flags = ("--shape", "d=64,h=32", "--samples", 5, "--layer", "all", *CPU)
+        self.assertEqual(grouped_ratios(self.fine("bench", one, two, *flags).out), ["1.00"] * 4)
+        self.assertEqual(grouped_ratios(self.fine("bench", one, one, *flags, "--rows", "8,16").out), ["1.00"] * 8)
+
+    def test_times_beside_another_process_are_unsteady(self):
+        flags = ("zipf:1.2", "--rows", 4096, "--experts", 8, "--shape", "d=512,h=512", "--strategy", "grouped", *CPU)
+        with busy_cpus():
+            path = self.folder / "rows.jsonl"
+            result = self.fine("bench", *flags, "--json", path)
+            self.assertEqual(self.cli("bench", *flags, "--strict").returncode, 4)
+        self.assertIn(" unsteady ", result.out)
+        self.assertRegex(result.err, r"bench: warning: unsteady times of grouped: .*OMP_WAIT_POLICY=passive")
+        self.assertIs(json.loads(path.read_text())["timing"]["unsteady"], True)
 
     def test_uniform_is_the_routing_that_nobody_names(self):
         row, = self.rows("--experts", 2, "--rows", 6, "--shape", "d=64,h=32", "--samples", 5, "--strategy", "grouped", *CPU)

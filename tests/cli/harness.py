@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from contextlib import contextmanager
 
 # Threads that spin for one another stand still when the machine is busy with other tests.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -21,6 +22,25 @@ def npy_bytes(descr, shape, values):
     head += " " * (-(10 + len(head) + 1) % 64) + "\n"
     code = {"<i4": "i", "<i8": "q", "|u1": "B", "<f4": "f"}[descr]
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack(f"<{len(values)}{code}", *values)
+
+
+@contextmanager
+def busy_cpus():
+    """Every CPU that this process may use is kept busy by another one."""
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+
+
+def grouped_ratios(table):
+    """The column "/ grouped" in rows of the grouped strategy, found by where its title ends."""
+    head, *lines = [line for line in table.splitlines() if " grouped " in line]
+    end = head.index("/ grouped") + len("/ grouped")
+    return [line[:end].split()[-1] for line in lines]
 
 
 class CliTest(unittest.TestCase):

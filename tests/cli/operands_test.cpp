@@ -81,6 +81,14 @@ TEST(Stats, MedianOfOddAndEven) {
   EXPECT_THROW(median({}), Error);
 }
 
+TEST(Stats, QuantilesByHand) {
+  EXPECT_EQ(quantile({3, 1, 2}, 0.5), 2);
+  EXPECT_EQ(quantile({4, 1, 2, 3}, 0.5), 2.5);
+  EXPECT_EQ(quantile({10, 20}, 0.05), 10.5);
+  EXPECT_EQ(quantile({7}, 0.95), 7);
+  EXPECT_THROW(quantile({}, 0.5), Error);
+}
+
 TEST(Stats, TakesFifteenShortSamples) {
   int calls = 0;
   EXPECT_EQ(time_samples([&] { ++calls; }).size(), 15U);

@@ -6,7 +6,7 @@ import json
 import math
 import unittest
 
-from harness import CliTest
+from harness import CliTest, busy_cpus, grouped_ratios
 
 KEYS = ["source", "layer", "step", "experts", "rows", "pass", "proj", "strategy", "backend", "dtype", "d", "h", "useful_flops",
         "executed_flops", "padding_fraction", "overflow_rows", "seconds", "useful_tflops", "check"]
@@ -101,6 +101,31 @@ class Cases(CliTest):
         self.assertIn("source ", out)
         for path in paths:
             self.assertIn(path, out)
+
+
+    def test_times_have_a_spread(self):
+        for name in ("forward", "mlp"):
+            for case in self.cases(SPEC, *SHAPE, "--pass", name):
+                self.assertLessEqual(case["p05_seconds"], case["seconds"])
+                self.assertLessEqual(case["seconds"], case["p95_seconds"])
+        out = self.fine("run", SPEC, *SHAPE).out
+        self.assertRegex(out, r" time +p05 +p95( unsteady)? +/ grouped ")
+
+    def test_times_beside_another_process_are_unsteady(self):
+        flags = ("zipf:1.2", "--rows", 4096, "--experts", 8, "--shape", "d=512,h=512", "--backend", "cpu", "--strategy", "grouped")
+        with busy_cpus():
+            result = self.fine("run", *flags)
+            self.assertIn(" unsteady ", result.out)
+            self.assertRegex(result.err, r"run: warning: unsteady times of grouped: .*OMP_WAIT_POLICY=passive")
+            self.assertEqual(self.cli("run", *flags, "--strict").returncode, 4)
+            case, = self.cases(*flags)
+            self.assertIs(case["unsteady"], True)
+
+    def test_equal_places_are_apart(self):
+        records = [{"layer": 0, "step": 0, "counts": counts} for counts in ([400, 0], [3, 4])]
+        path = self.write("twice.json", json.dumps({"schema": "moesaic.routing/1", "num_experts": 2, "records": records}))
+        out = self.fine("run", path, *SHAPE, "--layer", "all").out
+        self.assertEqual(grouped_ratios(out), ["1.00"] * 2)
 
 
 class Selection(CliTest):

@@ -36,9 +36,6 @@ struct BenchCase {
   [[nodiscard]] double ratio_to_base() const { return run.seconds / base_seconds; }
 };
 
-/// The value below which `fraction` of the samples lie, linear between neighbours.
-double quantile(std::vector<double> samples, double fraction);
-
 /// Bytes that useful work cannot avoid: routed rows, weights of active experts, the result.
 std::int64_t min_bytes(const GroupedGemmProblem& problem, std::span<const std::int64_t> counts);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks and times the strategies of one product side by side.
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "bench.hpp"
@@ -57,8 +56,10 @@ void time_arms(std::span<Arm*> arms, const GroupedGemmArgs& args, const Site& si
     }
   }
   DeviceTelemetry telemetry(site.device());
+  const CpuLoadMeter meter;
   const std::vector<double> seconds = DeviceTimer(site.stream()).time(pieces, gate);
   const TelemetrySummary clocks = telemetry.stop();
+  const CpuLoad load = meter.stop();
   for (std::size_t i = static_cast<std::size_t>(warm_ups) * arms.size(); i < seconds.size(); ++i) {
     arms[owner[i]]->result.samples_seconds.push_back(seconds[i]);
   }
@@ -67,21 +68,11 @@ void time_arms(std::span<Arm*> arms, const GroupedGemmArgs& args, const Site& si
     result.clocks = clocks;
     result.warm_ups = warm_ups;
     result.gated = !site.on_host() && gate == TimerGate::closed;
-    result.run.seconds = quantile(result.samples_seconds, 0.5);
-    result.run.samples = static_cast<std::int64_t>(result.samples_seconds.size());
+    set_times(result.run, result.samples_seconds, load);
   }
 }
 
 }  // namespace
-
-double quantile(std::vector<double> samples, double fraction) {
-  std::sort(samples.begin(), samples.end());
-  const double place = fraction * static_cast<double>(samples.size() - 1);
-  const double below = std::floor(place);
-  const auto index = static_cast<std::size_t>(below);
-  const std::size_t next = std::min(index + 1, samples.size() - 1);
-  return samples[index] + (place - below) * (samples[next] - samples[index]);
-}
 
 std::int64_t min_bytes(const GroupedGemmProblem& problem, std::span<const std::int64_t> counts) {
   const std::int64_t element = problem.format == Format::bf16 ? 2 : 4;
@@ -166,6 +157,9 @@ void bench_gemm(const routing::Record& record, const RunFlags& flags, const Devi
   }
   time_arms(gated, tensors.staged(), site, samples, TimerGate::closed);
   time_arms(waiting, tensors.staged(), site, samples, TimerGate::open);
+  std::vector<RunCase*> same;
+  for (Arm& arm : arms) same.push_back(&arm.result.run);
+  set_grouped(same);
   for (Arm& arm : arms) results.cases.push_back(std::move(arm.result));
 }
 

@@ -10,17 +10,6 @@
 namespace moesaic::cli {
 namespace {
 
-/// Time of the grouped strategy on the same product of the same record; 0 if it did not run.
-double grouped_seconds(const std::vector<BenchCase>& cases, const BenchCase& one) {
-  for (const BenchCase& other : cases) {
-    const bool same = other.problem.pass == one.problem.pass && other.problem.n == one.problem.n &&
-                      other.problem.k == one.problem.k && other.counts == one.counts &&
-                      other.run.projection == one.run.projection;
-    if (same && other.problem.strategy == Strategy::grouped) return other.run.seconds;
-  }
-  return 0;
-}
-
 std::string clock_words(const TelemetrySummary& clocks) {
   if (clocks.samples == 0) return "-";
   return format("%.0f", clocks.sm_mhz_median) + (clocks.throttled() ? " throttled" : "");
@@ -63,7 +52,7 @@ std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& de
   if (compares) columns.push_back({"/ base"});
   Table table(columns);
   for (const BenchCase& one : cases) {
-    const double grouped = grouped_seconds(cases, one);
+    const double grouped = one.run.grouped_seconds;
     const double roofline = roofline_fraction(one, device);
     std::vector<std::string> words = {
         one.run.source,
@@ -75,8 +64,8 @@ std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& de
                static_cast<long long>(one.problem.k)),
         std::string(name(one.problem.strategy)),
         duration(one.run.seconds),
-        duration(quantile(one.samples_seconds, 0.05)),
-        duration(quantile(one.samples_seconds, 0.95)),
+        duration(one.run.p05_seconds),
+        spread_words(one.run),
         grouped > 0 ? format("%.2f", one.run.seconds / grouped) : "-",
         format("%.4g", one.run.useful_tflops()),
         format("%.4g", one.run.physical_tflops()),

@@ -9,6 +9,7 @@
 #include "bench.hpp"
 #include "moesaic/build_info.hpp"
 #include "operands.hpp"
+#include "stats.hpp"
 #include "text.hpp"
 
 namespace moesaic::cli {
@@ -104,10 +105,11 @@ Json routing_json(const BenchCase& one) {
 
 Json timing_json(const BenchCase& one) {
   const std::vector<double>& samples = one.samples_seconds;
-  return {{"regime", "short_burst"},          {"gated", one.gated},
-          {"warm_ups", one.warm_ups},         {"samples", samples.size()},
-          {"median_s", one.run.seconds},      {"p05_s", quantile(samples, 0.05)},
-          {"p95_s", quantile(samples, 0.95)}, {"min_s", quantile(samples, 0)}};
+  return {{"regime", "short_burst"},       {"gated", one.gated},
+          {"warm_ups", one.warm_ups},      {"samples", samples.size()},
+          {"median_s", one.run.seconds},   {"p05_s", one.run.p05_seconds},
+          {"p95_s", one.run.p95_seconds},  {"min_s", quantile(samples, 0)},
+          {"unsteady", one.run.unsteady()}};
 }
 
 Json derived_json(const BenchCase& one, const DeviceInfo& device) {

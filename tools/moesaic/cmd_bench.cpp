@@ -204,11 +204,15 @@ ExitCode cmd_bench(const Options& options) {
     throw Error(ErrorCode::unsupported, "nothing could be timed here; the reasons stand above");
   }
   if (!sink.takes_stdout()) std::fputs(bench_text(results.cases, choice.device).c_str(), stdout);
+  std::vector<RunCase> timed;
+  for (const BenchCase& one : results.cases) timed.push_back(one.run);
+  const std::string warning = unsteady_warning(timed);
+  if (!warning.empty()) std::fprintf(stderr, "moesaic bench: warning: %s\n", warning.c_str());
   if (!report_failures(results, options.bench)) return ExitCode::check_failed;
   const bool throttled = std::any_of(results.cases.begin(), results.cases.end(),
                                      [](const BenchCase& one) { return one.clocks.throttled(); });
-  return options.output.strict && (throttled || !results.skipped.empty()) ? ExitCode::skipped
-                                                                          : ExitCode::fine;
+  const bool doubtful = throttled || !warning.empty() || !results.skipped.empty();
+  return options.output.strict && doubtful ? ExitCode::skipped : ExitCode::fine;
 }
 
 }  // namespace moesaic::cli

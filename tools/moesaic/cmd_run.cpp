@@ -91,8 +91,11 @@ ExitCode cmd_run(const Options& options) {
                            : options.output.csv ? run_csv(results.cases)
                                                 : run_text(options.run, results.cases);
   std::fputs(text.c_str(), stdout);
+  const std::string warning = unsteady_warning(results.cases);
+  if (!warning.empty()) std::fprintf(stderr, "moesaic run: warning: %s\n", warning.c_str());
   if (!report_mismatches(options, results.cases)) return ExitCode::check_failed;
-  return options.output.strict && !results.skipped.empty() ? ExitCode::skipped : ExitCode::fine;
+  const bool doubtful = !results.skipped.empty() || !warning.empty();
+  return options.output.strict && doubtful ? ExitCode::skipped : ExitCode::fine;
 }
 
 }  // namespace moesaic::cli

@@ -10,7 +10,7 @@ enum class ExitCode : int {
   check_failed = 1,  ///< A result missed its bound, or a threshold was missed.
   bad_input = 2,     ///< Bad usage, or input that cannot be read.
   no_device = 3,     ///< No device or implementation can do what was asked.
-  skipped = 4,       ///< Under --strict: finished, but cases were skipped or throttled.
+  skipped = 4,       ///< Under --strict: finished, but cases were skipped, throttled or unsteady.
 };
 
 }  // namespace moesaic::cli

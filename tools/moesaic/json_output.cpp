@@ -121,7 +121,10 @@ std::string run_json(const std::vector<RunCase>& cases) {
                  {"implementation", one.implementation},
                  {"samples", one.samples},
                  {"physical_tflops", one.physical_tflops()},
-                 {"label", one.label}};
+                 {"label", one.label},
+                 {"p05_seconds", one.p05_seconds},
+                 {"p95_seconds", one.p95_seconds},
+                 {"unsteady", one.unsteady()}};
     if (one.pass == RunPass::mlp) {
       json["order"] = name(one.order);
       json["activations"] = name(one.activations);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cpu_load.hpp"
 #include "moesaic/check.hpp"
 #include "moesaic/device.hpp"
 #include "moesaic/routing.hpp"
@@ -29,8 +30,11 @@ struct RunCase {
   double padding_fraction = 0;  ///< Executed rows that carry no route / executed rows.
   std::int64_t overflow_rows = 0;
   double seconds = 0;                                ///< Median of `samples`; 0 without samples.
+  double p05_seconds = 0, p95_seconds = 0;           ///< Their 5th and 95th percentile.
   double forward_seconds = 0, backward_seconds = 0;  ///< mlp only.
-  std::int64_t samples = 0;  ///< 0 for a record without rows: nothing that could be timed.
+  std::int64_t samples = 0;    ///< 0 for a record without rows: nothing that could be timed.
+  CpuLoad load;                ///< While the samples ran; on a CPU only.
+  double grouped_seconds = 0;  ///< Of grouped on the same operands; 0 if it was not timed.
   UpGateOrder order = UpGateOrder::up_gate;
   Activations activations = Activations::save;
   CheckResult check;
@@ -41,6 +45,8 @@ struct RunCase {
   [[nodiscard]] double physical_tflops() const {
     return seconds > 0 ? static_cast<double>(executed_flops) / seconds * 1e-12 : 0;
   }
+  /// True for times on a CPU that say little: they vary wildly, or others took the CPUs.
+  [[nodiscard]] bool unsteady() const;
 };
 
 /// A strategy that could not run, with every reason.
@@ -78,6 +84,14 @@ std::string why_not_on(const DeviceInfo& device, const RunFlags& flags,
 /// What the two share: everything of a case that does not come from executing it.
 RunCase describe_case(const routing::Record& record, const RunFlags& flags,
                       const DeviceInfo& device, Strategy strategy);
+/// Median and spread of the samples, and who used the CPUs meanwhile.
+void set_times(RunCase& result, const std::vector<double>& samples_seconds, const CpuLoad& load);
+/// Tells cases that ran on the same operands the time of grouped among them.
+void set_grouped(const std::vector<RunCase*>& same);
+/// "31 ms", or "31 ms unsteady": the 95th percentile in a table.
+std::string spread_words(const RunCase& one);
+/// One line that names the strategies with unsteady cases, and what helps; empty without any.
+std::string unsteady_warning(const std::vector<RunCase>& cases);
 /// Rows that `strategy` multiplies on these counts; fills padding_fraction and overflow_rows.
 std::int64_t executed_rows(const routing::Record& record, const RunFlags& flags, RunCase& result);
 /// Throws for a strategy asked for by name; else notes it as skipped.

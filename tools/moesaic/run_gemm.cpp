@@ -8,7 +8,6 @@
 #include "machine.hpp"
 #include "operands.hpp"
 #include "run.hpp"
-#include "stats.hpp"
 
 namespace moesaic::cli {
 namespace {
@@ -21,12 +20,12 @@ void measure(const PlannedGemm& plan, GemmTensors& tensors, const Site& site, st
   progress(plan.strategy, kCheckedShare);
   if (result.rows == 0) return;
   const GroupedGemmArgs args = tensors.staged();
+  const CpuLoadMeter meter;
   const std::vector<double> samples =
       time_steps(site, plan.strategy,
                  {[&] { plan.gemm.execute(args, workspace.get(), site.stream()); }})
           .front();
-  result.seconds = median(samples);
-  result.samples = static_cast<std::int64_t>(samples.size());
+  set_times(result, samples, meter.stop());
 }
 
 }  // namespace
@@ -43,6 +42,7 @@ void run_gemm(const routing::Record& record, const RunFlags& flags, const Device
   const Site site(device.device);
   tensors.stage(site);
   const std::int64_t flops_per_row = 2 * problem.n * problem.k;
+  const std::size_t before = results.cases.size();
   for (const PlannedGemm& plan : planned) {
     progress(plan.strategy, 0);
     RunCase result = describe_case(record, flags, device, plan.strategy);
@@ -52,6 +52,9 @@ void run_gemm(const routing::Record& record, const RunFlags& flags, const Device
     measure(plan, tensors, site, seed, progress, result);
     results.cases.push_back(std::move(result));
   }
+  std::vector<RunCase*> same;
+  for (std::size_t i = before; i < results.cases.size(); ++i) same.push_back(&results.cases[i]);
+  set_grouped(same);
 }
 
 }  // namespace moesaic::cli

@@ -116,15 +116,16 @@ void measure(const PlannedMlp& plan, MlpTensors& operands, const Site& site, std
   result.check = check_all(plan.mlp.problem(), operands, seed);
   progress(plan.strategy, kCheckedShare);
   if (result.rows == 0) return;
+  const CpuLoadMeter meter;
   const std::vector<std::vector<double>> halves =
       time_steps(site, plan.strategy, {forward, backward});
+  const CpuLoad load = meter.stop();
   std::vector<double> samples(halves[0].size());
   std::transform(halves[0].begin(), halves[0].end(), halves[1].begin(), samples.begin(),
                  std::plus<>());
-  result.seconds = median(samples);
+  set_times(result, samples, load);
   result.forward_seconds = median(halves[0]);
   result.backward_seconds = median(halves[1]);
-  result.samples = static_cast<std::int64_t>(samples.size());
 }
 
 }  // namespace
@@ -143,6 +144,7 @@ void run_mlp(const routing::Record& record, const RunFlags& flags, const DeviceI
   // Recomputing U adds 4dh of work that brings nothing new.
   const std::int64_t useful_per_row = 18 * problem.d * problem.h;
   const std::int64_t recompute_per_row = flags.recompute ? 4 * problem.d * problem.h : 0;
+  const std::size_t before = results.cases.size();
   for (const PlannedMlp& plan : planned) {
     progress(plan.strategy, 0);
     RunCase result = describe_case(record, flags, device, plan.strategy);
@@ -153,6 +155,9 @@ void run_mlp(const routing::Record& record, const RunFlags& flags, const DeviceI
     measure(plan, operands, site, seed, progress, result);
     results.cases.push_back(std::move(result));
   }
+  std::vector<RunCase*> same;
+  for (std::size_t i = before; i < results.cases.size(); ++i) same.push_back(&results.cases[i]);
+  set_grouped(same);
 }
 
 }  // namespace moesaic::cli

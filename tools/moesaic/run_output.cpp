@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How `run` shows its cases: a table, CSV, and the command that repeats one.
+// How `run` shows its cases: a table, and the command that repeats one.
 #include <algorithm>
 #include <utility>
 
@@ -46,17 +46,6 @@ std::string check_words(const CheckResult& check) {
                       grouped_digits(check.elements).c_str());
 }
 
-/// Time of the grouped strategy on the same record, 0 if it did not run.
-double grouped_seconds(const std::vector<RunCase>& cases, const RunCase& one) {
-  for (const RunCase& other : cases) {
-    if (other.strategy == Strategy::grouped && other.source == one.source &&
-        other.layer == one.layer && other.step == one.step && other.rank == one.rank) {
-      return other.seconds;
-    }
-  }
-  return 0;
-}
-
 bool many_sources(const std::vector<RunCase>& cases) {
   return std::any_of(cases.begin(), cases.end(),
                      [&](const RunCase& one) { return one.source != cases.front().source; });
@@ -76,22 +65,25 @@ std::string record_notes(const std::vector<RunCase>& cases) {
   return text;
 }
 
-std::vector<std::string> table_row(const RunCase& one, double grouped) {
+std::vector<std::string> table_row(const RunCase& one) {
   const bool timed = one.samples > 0;
-  return {std::to_string(one.layer),
-          std::to_string(one.step),
-          one.rank < 0 ? "-" : std::to_string(one.rank),
-          std::to_string(one.experts),
-          grouped_digits(one.rows),
-          std::string(name(one.strategy)),
-          timed ? duration(one.seconds) : "-",
-          timed && grouped > 0 ? format("%.2f", one.seconds / grouped) : "-",
-          timed ? format("%.4g", one.useful_tflops()) : "-",
-          timed ? format("%.4g", one.physical_tflops()) : "-",
-          one.rows > 0 ? percent(one.padding_fraction) : "-",
-          grouped_digits(one.overflow_rows),
-          check_words(one.check),
-          one.implementation};
+  return {
+      std::to_string(one.layer),
+      std::to_string(one.step),
+      one.rank < 0 ? "-" : std::to_string(one.rank),
+      std::to_string(one.experts),
+      grouped_digits(one.rows),
+      std::string(name(one.strategy)),
+      timed ? duration(one.seconds) : "-",
+      timed ? duration(one.p05_seconds) : "-",
+      timed ? spread_words(one) : "-",
+      timed && one.grouped_seconds > 0 ? format("%.2f", one.seconds / one.grouped_seconds) : "-",
+      timed ? format("%.4g", one.useful_tflops()) : "-",
+      timed ? format("%.4g", one.physical_tflops()) : "-",
+      one.rows > 0 ? percent(one.padding_fraction) : "-",
+      grouped_digits(one.overflow_rows),
+      check_words(one.check),
+      one.implementation};
 }
 
 }  // namespace
@@ -108,6 +100,8 @@ std::string run_text(const RunFlags& flags, const std::vector<RunCase>& cases) {
                                  {"rows"},
                                  {"strategy", Align::left},
                                  {"time"},
+                                 {"p05"},
+                                 {"p95"},
                                  {"/ grouped"},
                                  {"useful TFLOP/s"},
                                  {"physical TFLOP/s"},
@@ -119,7 +113,7 @@ std::string run_text(const RunFlags& flags, const std::vector<RunCase>& cases) {
   if (sources) columns.insert(columns.begin(), {"source", Align::left});
   Table table(std::move(columns));
   for (const RunCase& one : cases) {
-    std::vector<std::string> row = table_row(one, grouped_seconds(cases, one));
+    std::vector<std::string> row = table_row(one);
     if (sources) row.insert(row.begin(), one.source);
     table.add(std::move(row));
   }
@@ -129,64 +123,6 @@ std::string run_text(const RunFlags& flags, const std::vector<RunCase>& cases) {
   return text +
          "\nUseful counts rows that carry a route; physical counts every row that was "
          "multiplied.\n";
-}
-
-std::string run_csv(const std::vector<RunCase>& cases) {
-  const std::vector<std::string> titles = {"source",
-                                           "layer",
-                                           "step",
-                                           "experts",
-                                           "rows",
-                                           "pass",
-                                           "proj",
-                                           "strategy",
-                                           "backend",
-                                           "dtype",
-                                           "d",
-                                           "h",
-                                           "useful_flops",
-                                           "executed_flops",
-                                           "padding_fraction",
-                                           "overflow_rows",
-                                           "seconds",
-                                           "useful_tflops",
-                                           "elements",
-                                           "mismatches",
-                                           "worst",
-                                           "rank",
-                                           "implementation",
-                                           "samples",
-                                           "physical_tflops"};
-  std::string text = csv_line(titles);
-  for (const RunCase& one : cases) {
-    const std::vector<std::string> words = {one.source,
-                                            std::to_string(one.layer),
-                                            std::to_string(one.step),
-                                            std::to_string(one.experts),
-                                            std::to_string(one.rows),
-                                            std::string(name(one.pass)),
-                                            std::string(name(one.projection)),
-                                            std::string(name(one.strategy)),
-                                            one.backend,
-                                            std::string(dtype_word(one.format)),
-                                            std::to_string(one.d),
-                                            std::to_string(one.h),
-                                            std::to_string(one.useful_flops),
-                                            std::to_string(one.executed_flops),
-                                            csv_number(one.padding_fraction),
-                                            std::to_string(one.overflow_rows),
-                                            csv_number(one.seconds),
-                                            csv_number(one.useful_tflops()),
-                                            std::to_string(one.check.elements),
-                                            std::to_string(one.check.mismatches),
-                                            csv_number(one.check.worst),
-                                            one.rank < 0 ? "" : std::to_string(one.rank),
-                                            one.implementation,
-                                            std::to_string(one.samples),
-                                            csv_number(one.physical_tflops())};
-    text += csv_line(words);
-  }
-  return text;
 }
 
 std::string reproduce_line(const Options& options, const RunCase& result) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "text.hpp"
 
@@ -15,6 +16,16 @@ double median(std::vector<double> samples) {
   const std::size_t middle = samples.size() / 2;
   if (samples.size() % 2 == 1) return samples[middle];
   return 0.5 * (samples[middle - 1] + samples[middle]);
+}
+
+double quantile(std::vector<double> samples, double fraction) {
+  if (samples.empty()) refuse("samples", "at least one", "none");
+  std::sort(samples.begin(), samples.end());
+  const double place = fraction * static_cast<double>(samples.size() - 1);
+  const double below = std::floor(place);
+  const auto index = static_cast<std::size_t>(below);
+  const std::size_t next = std::min(index + 1, samples.size() - 1);
+  return samples[index] + (place - below) * (samples[next] - samples[index]);
 }
 
 double time_once(const std::function<void()>& work) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time samples: how many to take, and their median.
+// Time samples: how many to take, their median and quantiles.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,10 @@ namespace moesaic::cli {
 /// The middle sample, or the mean of the two middle ones. @throws Error{invalid_argument} when
 /// empty.
 double median(std::vector<double> samples);
+
+/// The value below which `fraction` of the samples lie, linear between neighbours.
+/// @throws Error{invalid_argument} when there are no samples.
+double quantile(std::vector<double> samples, double fraction);
 
 /// Seconds of one call of `work`.
 double time_once(const std::function<void()>& work);
