@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of docs/guide/performance.md from rows of bench/results/ (schema moesaic.compare/1).
+"""For maintainers: writes the tables of docs/guide/performance.md from a recording beside PyTorch.
 
-    scripts/performance_tables.py bench/results/FILE.jsonl            # rewrites the part between the markers
+Recordings lie in bench/results/ (schema moesaic.compare/1). Rows of `moesaic bench` (moesaic.bench/1) are another
+schema: they are read as they are, see docs/guide/cli.md.
+
+    scripts/performance_tables.py bench/results/FILE.jsonl   # rewrites the page between its markers, in place
     scripts/performance_tables.py --check    # exit 1 if the page is not what the rows it names say
 """
 import argparse
@@ -11,7 +14,9 @@ import re
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parent.parent / "docs/guide/performance.md"
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/guide/performance.md"
+SCHEMA = "moesaic.compare/1"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 # What the chip gives, measured (docs/guide/performance.md): the floor of a product that has nothing to wait for.
@@ -20,12 +25,40 @@ DENSE_FLOPS = 804e12
 EXPERTS = 16
 
 
+def fail(message):
+    sys.exit(f"performance_tables: {message}")
+
+
 def read_rows(path):
-    rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines() if line]
-    bad = next((row for row in rows if row.get("schema") != "moesaic.compare/1"), None)
-    if bad is not None or not rows:
-        sys.exit(f"{path}: expected rows of schema moesaic.compare/1, got {bad and bad.get('schema') or 'none'}")
-    return {row["case"]: row for row in rows}
+    """Rows by case, the last of each."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{path}: expected a file of rows that can be read, got {getattr(error, 'strerror', None) or error}")
+    rows = {}
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError:
+            fail(f"{path} line {number}: expected a JSON object, got {line[:40]}")
+        schema = row.get("schema") if isinstance(row, dict) else None
+        if schema != SCHEMA or "case" not in row:
+            hint = "; rows of `moesaic bench` are read as they are (docs/guide/cli.md)" if schema == "moesaic.bench/1" else ""
+            fail(f"{path} line {number}: expected a row of schema {SCHEMA} with a case, got {schema or 'none'}{hint}")
+        rows[row["case"]] = row
+    if not rows:
+        fail(f"{path}: expected at least one row, got none")
+    return rows
+
+
+def name_in_checkout(path):
+    """How the page names the file: readers must find it."""
+    try:
+        return Path(path).resolve().relative_to(ROOT).as_posix()
+    except ValueError:
+        fail(f"{path}: expected a file of this checkout, since the page names it; copy it to bench/results/")
 
 
 def table(head, rows):
@@ -123,18 +156,24 @@ def main():
     before, found, rest = page.partition(BEGIN)
     _, found_end, after = rest.partition(END)
     if not (found and found_end):
-        sys.exit(f"{PAGE}: expected the markers «{BEGIN}» and «{END}»")
+        fail(f"{PAGE}: expected the markers «{BEGIN}» and «{END}»")
     named = re.search(r"From `(\S+)`", rest)
     if not options.results and named is None:
-        sys.exit(f"{PAGE}: names no file of rows; pass one")
-    results = options.results or str(PAGE.parent.parent.parent / named.group(1))
-    name = Path(results).resolve().relative_to(PAGE.parent.parent.parent).as_posix()
-    new = f"{before}{BEGIN}\n\n{tables(read_rows(results), name)}\n\n{END}{after}"
+        fail(f"{PAGE}: names no file of rows; pass one")
+    results = options.results or str(ROOT / named.group(1))
+    rows = read_rows(results)
+    name = name_in_checkout(results)
+    try:
+        text = tables(rows, name)
+    except KeyError as error:
+        fail(f"{results}: expected all cases and fields of a recording, but {error} is missing")
+    new = f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
     if options.check:
         if new != page:
-            sys.exit(f"{PAGE}: not what {name} says; run scripts/performance_tables.py {name}")
+            fail(f"{PAGE}: not what {name} says; run scripts/performance_tables.py {name}")
     else:
         PAGE.write_text(new, encoding="utf-8")
+        print(f"{PAGE}: tables {'as before' if new == page else 'rewritten'}, from {name}")
 
 
 main()

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of performance_tables.py in a small checkout of its own."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "performance_tables.py"
+ROW = {"schema": "moesaic.compare/1", "case": "fwd 4096 M=64 vs torch", "us": 131.0, "tflops": 16.3, "ratio": 1.42,
+       "git": {"sha": "0123456789abcdef", "dirty": False}, "toolchain": {"cuda": "13.0", "torch": "2.11"},
+       "device": {"name": "GPU", "sms": 132, "power_limit_w": 700, "driver": "580"}, "date": "2026-11-30", "method": "none"}
+
+
+class PerformanceTablesTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name, "checkout")
+        for name in ("scripts", "docs/guide", "bench/results"):
+            (self.root / name).mkdir(parents=True)
+        shutil.copy(SCRIPT, self.root / "scripts")
+        self.page = self.root / "docs/guide/performance.md"
+        self.page.write_text("Top\n<!-- tables: begin -->\n<!-- tables: end -->\nEnd\n", encoding="utf-8")
+
+    def rows(self, text, name="bench/results/rows.jsonl"):
+        path = self.root / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def script(self, *arguments):
+        return subprocess.run([sys.executable, self.root / "scripts" / SCRIPT.name, *map(str, arguments)],
+                              capture_output=True, text=True, check=False)
+
+    def refused(self, *arguments, words):
+        before = self.page.read_text(encoding="utf-8")
+        done = self.script(*arguments)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        self.assertEqual(self.page.read_text(encoding="utf-8"), before)
+
+    def test_says_that_it_rewrote_the_page(self):
+        rows = self.rows(json.dumps(ROW) + "\n")
+        done = self.script(rows)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("performance.md: tables rewritten, from bench/results/rows.jsonl", done.stdout)
+        page = self.page.read_text(encoding="utf-8")
+        self.assertTrue(page.startswith("Top\n") and page.endswith("End\n"))
+        self.assertIn("| 64 | 131 | 16.3 |", page)
+        self.assertIn("as before", self.script(rows).stdout)
+        self.assertEqual(self.script("--check").returncode, 0)
+
+    def test_files_that_cannot_be_read(self):
+        self.refused(self.root / "absent.jsonl", words=("absent.jsonl", "No such file"))
+        self.refused(self.rows("not json\n"), words=("rows.jsonl line 1", "JSON"))
+        self.refused(self.rows("\n"), words=("at least one row",))
+
+    def test_rows_of_another_schema(self):
+        self.refused(self.rows('{"schema": "moesaic.bench/1"}\n'), words=("moesaic.compare/1", "moesaic bench", "docs/guide/cli.md"))
+        self.refused(self.rows("[1]\n"), words=("line 1", "moesaic.compare/1"))
+
+    def test_a_file_outside_the_checkout(self):
+        self.refused(self.rows(json.dumps(ROW), "../rows.jsonl"), words=("checkout", "bench/results/"))
+
+    def test_a_row_without_its_fields(self):
+        short = {key: value for key, value in ROW.items() if key != "us"}
+        self.refused(self.rows(json.dumps(short)), words=("'us' is missing",))
+
+
+if __name__ == "__main__":
+    unittest.main()
