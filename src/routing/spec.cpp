@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -28,6 +29,7 @@ constexpr std::array<Grammar, 5> kGrammars = {
      {"one-hot", Spec::Kind::one_hot, {}, 0}}};
 constexpr std::string_view kCounts = "counts";
 
+constexpr std::int64_t kMaxCount = std::numeric_limits<std::int64_t>::max();
 constexpr double kMaxZipf = 1000, kMinAlpha = 1e-6, kMaxAlpha = 1e6;
 
 const Grammar* find_grammar(std::string_view name) {
@@ -105,7 +107,7 @@ class Parser {
     if (key == "count") {
       const auto value = parse_number<std::int64_t>(text);
       if (!value || *value < 1)
-        refuse("count is '", printable(text), "', expected a whole number of 1 or more");
+        refuse("count is '", printable(text), "', expected a whole number from 1 to ", kMaxCount);
       spec_.hot_experts = *value;
     } else if (key == "s") {
       spec_.s = real(key, text, 0, kMaxZipf);
@@ -137,21 +139,21 @@ Spec parse_counts(std::string_view text, std::string_view rest) {
   Spec spec;
   spec.kind = Spec::Kind::counts;
   std::int64_t sum = 0;
-  const std::string start = printable(text.substr(0, 24));
+  const std::string start = printable(text);  // ends in ... where it is cut
   for (bool more = true; more;) {
     more = rest.find(',') != std::string_view::npos;
     const std::string_view part = take_part(rest);
     const auto value = parse_number<std::int64_t>(part);
     if (!value || *value < 0) {
-      fail("SPEC '", start, "...': count of expert ", spec.counts.size(), " is '", printable(part),
-           "', expected a whole number of 0 or more");
+      fail("SPEC '", start, "': count of expert ", spec.counts.size(), " is '", printable(part),
+           "', expected a whole number from 0 to ", kMaxCount);
     }
     if (__builtin_add_overflow(sum, *value, &sum)) {
-      fail("SPEC '", start, "...': the sum of the counts is past 2^63 - 1");
+      fail("SPEC '", start, "': the sum of the counts is past 2^63 - 1");
     }
     spec.counts.push_back(*value);
     if (static_cast<std::int64_t>(spec.counts.size()) > kMaxExperts) {
-      fail("SPEC '", start, "...': more than ", kMaxExperts, " counts");
+      fail("SPEC '", start, "': more than ", kMaxExperts, " counts");
     }
   }
   return spec;

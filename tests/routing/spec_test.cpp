@@ -79,7 +79,13 @@ TEST(Spec, CountsAreChecked) {
   EXPECT_TRUE(says(bad("counts:1,-2"), "'-2'"));
   EXPECT_TRUE(says(bad("counts:1.5"), "'1.5'"));
   EXPECT_TRUE(says(bad("counts:9223372036854775807,1"), "sum"));
-  EXPECT_TRUE(says(bad("counts:9223372036854775808"), "9223372036854775808"));
+  EXPECT_TRUE(says(bad("counts:9223372036854775808"),
+                   "SPEC 'counts:9223372036854775808': count of expert 0 is '9223372036854775808', "
+                   "expected a whole number from 0 to 9223372036854775807"));
+  EXPECT_TRUE(says(bad("counts:100,200,300,400,500,600,700,800,900,x"),
+                   "SPEC 'counts:100,200,300,400,500,600,700,800,9...': count"));
+  EXPECT_TRUE(says(bad("counts:x"), "SPEC 'counts:x': count"));
+  EXPECT_TRUE(says(bad("hotspot:0.5,99999999999999999999"), "from 1 to 9223372036854775807"));
 }
 
 }  // namespace
