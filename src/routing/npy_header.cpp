@@ -207,6 +207,8 @@ NpyIntegers::NpyIntegers(Input& input, const NpyHeader& header, std::string_view
       is_signed_(header.kind == 'i'),
       is_float_(header.kind == 'f'),
       big_endian_(header.big_endian),
+      fortran_order_(header.fortran_order),
+      shape_(header.shape),
       what_(what) {
   if (is_float_ && floats == Floats::whole && (width_ == 4 || width_ == 8)) return;
   const bool width_known = width_ == 1 || width_ == 2 || width_ == 4 || width_ == 8;
@@ -233,10 +235,17 @@ std::int64_t NpyIntegers::whole_number(std::uint64_t raw) const {
                                    : std::bit_cast<double>(raw);
   constexpr double kTwoTo63 = 9223372036854775808.0;
   if (!(value >= -kTwoTo63 && value < kTwoTo63) || value != std::floor(value)) {
-    fail(input_.name(), ": element ", element_, " is ", value, ", expected a whole number for ",
-         what_);
+    fail(input_.name(), ": ", place(), " is ", value, ", expected a whole number for ", what_);
   }
   return static_cast<std::int64_t>(value);
+}
+
+/// Where the element at hand is; floats come in vectors and matrices only, [layers, experts].
+std::string NpyIntegers::place() const {
+  const std::int64_t rows = shape_.size() == 2 ? shape_[0] : 1, columns = shape_.back();
+  const std::int64_t layer = fortran_order_ ? element_ % rows : element_ / columns;
+  const std::int64_t expert = fortran_order_ ? element_ / rows : element_ % columns;
+  return concat("layer ", layer, ", expert ", expert);
 }
 
 void NpyIntegers::read(std::span<std::int64_t> to) {

@@ -44,9 +44,11 @@ class NpyIntegers {
  private:
   [[nodiscard]] std::int64_t decode(const unsigned char* bytes) const;
   [[nodiscard]] std::int64_t whole_number(std::uint64_t raw) const;
+  [[nodiscard]] std::string place() const;
   Input& input_;
   std::size_t width_;
-  bool is_signed_, is_float_, big_endian_;
+  bool is_signed_, is_float_, big_endian_, fortran_order_;
+  std::vector<std::int64_t> shape_;
   std::string what_;
   std::int64_t element_ = 0;
   std::vector<char> buffer_;

@@ -172,11 +172,16 @@ void read_npy(Input& input, Collector& collector) {
   const NpyHeader header = read_npy_header(input);
   const auto form = collector.options().form;
   const bool rows = form && *form != Form::ids && *form != Form::generated;
+  const bool one_or_two = header.shape.size() == 1 || header.shape.size() == 2;
+  if (rows && !one_or_two) {
+    collector.refuse("shape ", header.shape_text(),
+                     ", expected [layers, experts] or [experts] with --form ", to_string(*form));
+  }
   const bool whole_floats = rows && *form != Form::offsets && header.kind == 'f';
   if (!header.integer() && !whole_floats) {
     NpyIntegers refused(input, header, "expert ids or counts");  // throws, naming the dtype
   }
-  if (rows && (header.shape.size() == 1 || header.shape.size() == 2)) {
+  if (rows) {
     read_matrix(input, header, collector);
   } else if (header.shape.size() == 1) {
     collector.refuse("shape ", header.shape_text(),

@@ -183,10 +183,33 @@ TEST(NpyMatrix, FloatsOfWholeNumbersAreCounts) {
   const auto narrow = make_npy("<f4", "(1, 2)", std::vector<float>{2, 5});
   EXPECT_EQ(read_text(narrow, "w.npy", with_form(Form::weights)).records[0].counts, (Counts{2, 5}));
   const auto half = make_npy("<f8", "(1, 3)", std::vector<double>{2, 0.5, 7});
-  EXPECT_TRUE(says(refusal(half, "w.npy", with_form(Form::counts)), "element 1 is 0.5"));
+  EXPECT_TRUE(says(refusal(half, "w.npy", with_form(Form::counts)), "layer 0, expert 1 is 0.5"));
   const auto nan = make_npy("<f8", "(1, 1)", std::vector<double>{std::nan("")});
-  EXPECT_TRUE(says(refusal(nan, "w.npy", with_form(Form::counts)), "element 0 is nan"));
+  EXPECT_TRUE(says(refusal(nan, "w.npy", with_form(Form::counts)), "layer 0, expert 0 is nan"));
   EXPECT_TRUE(says(refusal(whole, "w.npy", with_form(Form::offsets)), "'<f8'"));
+}
+
+TEST(NpyMatrix, AFractionIsNamedByLayerAndExpert) {
+  const std::vector<double> values = {2, 0, 7, 4, 0.5, 6};
+  for (const Form form : {Form::counts, Form::weights}) {
+    const auto rows = make_npy("<f8", "(2, 3)", values);
+    EXPECT_TRUE(says(refusal(rows, "w.npy", with_form(form)), "layer 1, expert 1 is 0.5"));
+    const auto columns = make_npy("<f8", "(2, 3)", bytes_of(values), true);
+    EXPECT_TRUE(says(refusal(columns, "w.npy", with_form(form)), "layer 0, expert 2 is 0.5"));
+    const auto vector = make_npy("<f8", "(6,)", values);
+    EXPECT_TRUE(says(refusal(vector, "w.npy", with_form(form)), "layer 0, expert 4 is 0.5"));
+  }
+}
+
+TEST(NpyMatrix, OtherDimensionsAreRefusedInTheWordsOfTheForm) {
+  const auto scalar = make_npy("<i8", "()", std::vector<std::int64_t>{3});
+  EXPECT_TRUE(says(refusal(scalar, "s.npy", with_form(Form::counts)),
+                   "shape [], expected [layers, experts] or [experts] with --form counts"));
+  EXPECT_TRUE(says(refusal(scalar, "s.npy"), "expected ids [tokens, layers, top_k]"));
+  const auto real = make_npy("<f8", "()", std::vector<double>{3});
+  EXPECT_TRUE(says(refusal(real, "s.npy", with_form(Form::weights)), "with --form weights"));
+  const auto cube = make_npy("<i8", "(1, 1, 1)", std::vector<std::int64_t>{3});
+  EXPECT_TRUE(says(refusal(cube, "c.npy", with_form(Form::offsets)), "with --form offsets"));
 }
 
 TEST(NpyMatrix, NegativeCountsAreRefused) {
