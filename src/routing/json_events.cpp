@@ -3,6 +3,7 @@
 // it.
 #include "routing/json_events.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <istream>
 #include <limits>
@@ -86,7 +87,16 @@ class SaxBridge {
       fail(name, ": byte ", position, ": NaN or Infinity (", token,
            "...) came where a number was expected; JSON knows neither, and a count is finite");
     }
-    if (input_.at_end()) {
+    const std::string_view what = error.what();
+    if (what.ends_with("; expected end of input")) {
+      fail(name, ": broken JSON: the document ends before byte ", position,
+           ", and more follows: a bracket too many, or a second document");
+    }
+    // At the end of the text a token may be cut, but one that is whole and wrong is no truncation.
+    const std::string_view kind = what.substr(std::min(what.find(" - "), what.size()));
+    const bool wrong =
+        kind.starts_with(" - unexpected ") && !kind.starts_with(" - unexpected end of input");
+    if (input_.at_end() && !wrong) {
       fail(name, ": truncated or broken JSON: the text ends at byte ", input_.offset(),
            token.empty() ? "" : " after '" + token + "'");
     }

@@ -83,7 +83,20 @@ TEST(EplbJson, WeightsAreCountsByLayer) {
 TEST(Json, TruncationNamesFileAndByte) {
   EXPECT_TRUE(says(refusal(R"({"logical_count": [[1, 2, 3)", "trunc.json"), "ends at byte 27"));
   EXPECT_TRUE(says(refusal(R"({"logical_count": [[1, 2]])", "trunc.json"), "truncated"));
-  EXPECT_TRUE(says(refusal("{\"logical_count\": [[1, 2]]} x", "tail.json"), "broken JSON"));
+  EXPECT_TRUE(says(refusal(R"({"logical_count": [[1, 2]], "a": tru)", "trunc.json"), "truncated"));
+  EXPECT_TRUE(says(refusal(R"({"logical_count": [[1, 2]], "a": "tr)", "trunc.json"), "truncated"));
+}
+
+TEST(Json, WhatIsWholeAndWrongAtTheEndIsNoTruncation) {
+  for (const std::string tail : {"}", " }", "\n}\n", "]", " x", " {}"}) {
+    const std::string text = R"({"logical_count": [[1, 2]]})" + tail;
+    const std::size_t byte = text.find_first_not_of(" \n", text.size() - tail.size()) + 1;
+    EXPECT_TRUE(
+        says(refusal(text, "tail.json"), "the document ends before byte " + std::to_string(byte)));
+  }
+  const std::string comma = refusal(R"({"logical_count": [[1, 2]],})", "comma.json");
+  EXPECT_TRUE(says(comma, "broken JSON at byte 28"));
+  EXPECT_TRUE(says(comma, "expected string literal"));
 }
 
 TEST(Json, APlacementIsNotCounts) {
