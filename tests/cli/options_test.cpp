@@ -117,6 +117,23 @@ TEST(Options, BenchGoesThroughLists) {
   EXPECT_TRUE(all.command.starts_with("moesaic bench 'a b.json' --shape d=64,h=32"));
 }
 
+TEST(Options, ARefusedCapacityNamesItsRange) {
+  for (const char* verb : {"plan", "run", "bench"}) {
+    for (const char* bad : {"0", "1e300", "1000001", "1.25:eight_row:0", "1.0000001"}) {
+      SCOPED_TRACE(bad);
+      std::string message;
+      try {
+        parse({verb, "uniform", "--shape", "small-2", "--capacity", bad});
+      } catch (const Error& error) {
+        message = error.what();
+      }
+      EXPECT_NE(message.find("--capacity: expected FACTOR"), std::string::npos) << message;
+      EXPECT_NE(message.find("FACTOR from 0.000001 to 1000000 "), std::string::npos) << message;
+      EXPECT_NE(message.find("S a whole number from 1 to 1000000"), std::string::npos) << message;
+    }
+  }
+}
+
 TEST(Options, AllLayersForRunOnly) {
   EXPECT_TRUE(parse({"run", "x", "--shape", "small-2", "--layer", "all"}).input.all_layers);
   EXPECT_THROW(parse({"plan", "x", "--layer", "all"}), Error);

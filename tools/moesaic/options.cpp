@@ -31,6 +31,17 @@ void add_integer(CLI::App& app, const std::string& flag, const std::string& help
   });
 }
 
+/// The library's refusal names the forms of a capacity; the ranges are added here.
+Capacity read_capacity(const std::string& text) {
+  try {
+    return parse_capacity(text);
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string(error.what()) +
+                                  "; FACTOR from 0.000001 to 1000000 with at most six decimals, S "
+                                  "a whole number from 1 to 1000000");
+  }
+}
+
 /// All but --rows, which is a list for bench.
 void declare_source(CLI::App& app, InputOptions& input) {
   app.add_option("inputs", input.inputs,
@@ -94,7 +105,7 @@ void declare_plan(CLI::App& app, Options& options) {
   add(app, "--proj", "PROJ", "up_gate (N = 2h, the default), down, or square (N = K = d)",
       [&plan](const std::string& text) { plan.projection = planner::parse_projection(text); });
   add(app, "--capacity", "RULE", "Capacity of a padded batch: 1.25 (default) or 1.25:eight_row:S",
-      [&plan](const std::string& text) { plan.planner.capacity = parse_capacity(text); });
+      [&plan](const std::string& text) { plan.planner.capacity = read_capacity(text); });
   add(app, "--device", "NAME", "Device preset of cost and roofline (h200)",
       [&plan](const std::string& text) {
         try {
@@ -136,7 +147,7 @@ void declare_execution(CLI::App& app, RunFlags& run) {
         run.all_strategies = text == "all";
       });
   add(app, "--capacity", "RULE", "Capacity of padded_bmm: 1.25 (default) or 1.25:eight_row:S",
-      [&run](const std::string& text) { run.capacity = parse_capacity(text); });
+      [&run](const std::string& text) { run.capacity = read_capacity(text); });
 }
 
 void declare_work(CLI::App& app, RunFlags& run) {
