@@ -62,6 +62,16 @@ class Rows(CliTest):
                 self.assertIn(word, out)
             self.assertNotIn("/ base", out)
 
+    def test_steps_and_ranks_have_columns_where_they_differ(self):
+        path = self.write("steps.json", json.dumps({"logical_count": [[[3, 4]], [[5, 6]]]}))
+        flags = ("--shape", "d=64,h=32", "--samples", 5, "--strategy", "grouped", *CPU)
+        for more, title, places in (((), "routing layer experts rows", ["0"]), (("--layer", "all"), "routing layer step experts rows", ["0 0", "0 1"]),
+                                    (("--ep", 2), "routing layer rank experts rows", ["0 0", "0 1"]),
+                                    (("--layer", "all", "--ep", 2), "routing layer step rank experts rows", ["0 0 0", "0 0 1", "0 1 0", "0 1 1"])):
+            head, *rows = self.fine("bench", path, *flags, *more).out.splitlines()[:1 + len(places)]
+            self.assertTrue(" ".join(head.split()).startswith(title), head)
+            self.assertEqual([" ".join(row.split()[1:1 + len(places[0].split())]) for row in rows], places)
+
     def test_equal_rows_are_apart(self):
         one, two = (self.write(f"{name}.json", '{"logical_count": [[3, 4], [3, 4]]}') for name in ("one", "two"))
         flags = ("--shape", "d=64,h=32", "--samples", 5, "--layer", "all", *CPU)

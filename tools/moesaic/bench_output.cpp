@@ -24,6 +24,12 @@ std::string regime_words(const BenchCase& one) {
   return words.empty() ? "-" : join(words, ", ");
 }
 
+bool differ(const std::vector<BenchCase>& cases, std::int64_t RunCase::*member) {
+  return std::any_of(cases.begin(), cases.end(), [&](const BenchCase& one) {
+    return one.run.*member != cases.front().run.*member;
+  });
+}
+
 }  // namespace
 
 std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& device) {
@@ -48,6 +54,10 @@ std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& de
                                  {"SM MHz"},
                                  {"check", Align::left},
                                  {"implementation", Align::left}};
+  // Where all rows are of one step and rank, as those of a SPEC, nothing is said of them.
+  const bool steps = differ(cases, &RunCase::step), ranks = differ(cases, &RunCase::rank);
+  if (ranks) columns.insert(columns.begin() + 2, {"rank"});
+  if (steps) columns.insert(columns.begin() + 2, {"step"});
   if (has_regimes) columns.push_back({"experts by tile", Align::left});
   if (compares) columns.push_back({"/ base"});
   Table table(columns);
@@ -73,6 +83,10 @@ std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& de
         clock_words(one.clocks),
         grouped_digits(one.run.check.elements) + format(" ok, worst %.2f", one.run.check.worst),
         one.run.implementation};
+    if (ranks) {
+      words.insert(words.begin() + 2, one.run.rank < 0 ? "-" : std::to_string(one.run.rank));
+    }
+    if (steps) words.insert(words.begin() + 2, std::to_string(one.run.step));
     if (has_regimes) words.push_back(regime_words(one));
     if (compares) words.push_back(one.base_seconds > 0 ? format("%.3f", one.ratio_to_base()) : "-");
     table.add(std::move(words));
