@@ -144,6 +144,7 @@ class Refusals(CliTest):
         self.refused("bench", "counts:1", *shape, "--samples", 4, words=("--samples", '"4"'))
         self.refused("bench", "counts:1", *shape, "--threshold", "-0.1", words=("--threshold",))
         self.refused("bench", "counts:1", *shape, "--threshold", "nan", words=("--threshold",))
+        self.refused("bench", "counts:1", *shape, "--threshold", "0.03", words=("--threshold", "--compare FILE"))
         self.refused("bench", "counts:1", *shape, "--csv", words=("--csv",))
         self.refused("bench", "counts:1", *shape, "--json", words=("--json", "value"))
         self.refused("bench", "counts:1", *shape, "--json", self.folder / "no" / "file", words=("--json", "file"))

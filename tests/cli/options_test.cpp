@@ -91,7 +91,7 @@ TEST(Options, BenchGoesThroughLists) {
   EXPECT_EQ(defaults.verb, Verb::bench);
   EXPECT_EQ(defaults.input.inputs, std::vector<std::string>{"uniform"});
   EXPECT_EQ(defaults.bench.samples, 20);
-  EXPECT_EQ(defaults.bench.threshold, 0.03);
+  EXPECT_FALSE(defaults.bench.threshold);
   EXPECT_EQ(defaults.bench.passes, std::vector<RunPass>{RunPass::forward});
   EXPECT_TRUE(defaults.bench.rows.empty());
   EXPECT_EQ(defaults.run.strategies.size(), 3U);

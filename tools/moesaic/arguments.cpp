@@ -178,6 +178,9 @@ void check_together(const Options& options) {
   if (shapeless) {
     refuse_usage(verb, "--shape: expected a name or d=D,h=H, got none");
   }
+  if (bench && options.bench.threshold && options.bench.compare_path.empty()) {
+    refuse_usage(verb, "--threshold: expected with --compare FILE, got it alone");
+  }
   if (options.verb == Verb::run) check_applicable(options.run);
 }
 

@@ -159,13 +159,15 @@ bool report_failures(const BenchResults& results, const BenchFlags& flags) {
   }
   bool fast = true;
   for (const BenchCase& one : results.cases) {
-    if (one.base_seconds <= 0 || one.ratio_to_base() <= 1 + flags.threshold) continue;
+    if (one.base_seconds <= 0 || one.ratio_to_base() <= 1 + flags.threshold.value_or(kThreshold))
+      continue;
     fast = false;
     std::fprintf(stderr, "moesaic bench: %s, %lld rows, %s %s: %s, %.3f times the %s in %s\n",
                  one.run.source.c_str(), static_cast<long long>(one.run.rows),
                  std::string(name(one.run.pass)).c_str(),
                  std::string(name(one.problem.strategy)).c_str(), duration(one.run.seconds).c_str(),
                  one.ratio_to_base(), duration(one.base_seconds).c_str(),
+  static constexpr double kThreshold = 0.03;
                  flags.compare_path.c_str());
   }
   return fast && results.wrong.empty();

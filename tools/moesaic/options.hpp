@@ -74,9 +74,9 @@ struct BenchFlags {
   std::vector<planner::Projection> projections = {planner::Projection::up_gate};
   std::vector<std::int64_t> rows;  ///< Empty: as the input has them.
   std::int64_t samples = 20;
-  std::string json_path;     ///< Rows are appended there; "-": to stdout; empty: none.
-  std::string compare_path;  ///< Rows of an earlier run; empty: none.
-  double threshold = 0.03;   ///< A case slower than that by more is a failure.
+  std::string json_path;            ///< Rows are appended there; "-": to stdout; empty: none.
+  std::string compare_path;         ///< Rows of an earlier run; empty: none.
+  std::optional<double> threshold;  ///< A case slower by more is a failure; absent: 0.03.
 };
 
 /// One parsed command line. Only the members of the verb are meaningful.
