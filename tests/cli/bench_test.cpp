@@ -110,6 +110,18 @@ TEST_F(BenchBaseFile, TheLastRowOfTheSameCaseCounts) {
   EXPECT_FALSE(base.seconds(slow, elsewhere));
 }
 
+TEST_F(BenchBaseFile, SkipsRowsThatWereCutOff) {
+  const std::string row = bench_row(sample_case(), setting());
+  const std::string part = row.substr(0, row.size() / 2);
+  for (const std::string& text : {row + "\n" + part, part + "\n" + row + "\n"}) {
+    const BenchBase base(write(text));
+    EXPECT_EQ(base.seconds(sample_case(), query_device(Device{})), 0.5);
+    ASSERT_EQ(base.warnings().size(), 1U);
+    EXPECT_NE(base.warnings()[0].find("cut off"), std::string::npos);
+  }
+  EXPECT_THROW(BenchBase(write(part)), Error);
+}
+
 TEST_F(BenchBaseFile, RefusesWhatIsNoRow) {
   EXPECT_THROW(BenchBase(path_ + ".absent"), Error);
   EXPECT_THROW(BenchBase(write("")), Error);

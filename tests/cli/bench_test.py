@@ -62,6 +62,16 @@ class Rows(CliTest):
                 self.assertIn(word, out)
             self.assertNotIn("/ base", out)
 
+    def test_a_row_that_was_cut_off_stays_alone(self):
+        path = self.folder / "rows.jsonl"
+        path.write_text('{"schema": "moesaic.be')
+        self.fine("bench", *SMALL, "--strategy", "grouped", "--json", path)
+        torn, *rows = path.read_text().splitlines()
+        self.assertEqual(torn, '{"schema": "moesaic.be')
+        self.assertEqual([json.loads(row)["schema"] for row in rows], ["moesaic.bench/1"] * 2)
+        result = self.fine("bench", *SMALL, "--strategy", "grouped", "--compare", path, "--threshold", 100)
+        self.assertIn("rows.jsonl line 1: skipped, a row that was cut off", result.err)
+
     def test_steps_and_ranks_have_columns_where_they_differ(self):
         path = self.write("steps.json", json.dumps({"logical_count": [[[3, 4]], [[5, 6]]]}))
         flags = ("--shape", "d=64,h=32", "--samples", 5, "--strategy", "grouped", *CPU)

@@ -75,6 +75,8 @@ class BenchBase {
  public:
   /// @throws Error{invalid_argument} naming the file and line that cannot be read.
   explicit BenchBase(const std::string& path);
+  /// Rows that were cut off and skipped.
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
   /// Median seconds of the last row of this case. Commit, samples and instance may differ.
   [[nodiscard]] std::optional<double> seconds(const BenchCase& one, const DeviceInfo& device) const;
 
@@ -84,6 +86,7 @@ class BenchBase {
     double seconds = 0;
   };
   std::vector<Row> rows_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace moesaic::cli

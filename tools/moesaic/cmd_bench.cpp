@@ -2,6 +2,7 @@
 // moesaic bench: which comparisons, their rows, and how they stand to those of an earlier run.
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,8 +73,10 @@ class RowSink {
  public:
   explicit RowSink(const std::string& path) : to_stdout_(path == "-") {
     if (path.empty() || to_stdout_) return;
+    const bool torn = ends_within_a_line(path);
     file_.reset(std::fopen(path.c_str(), "a"));
     if (file_ == nullptr) refuse("--json", "a file that can be written", path);
+    if (torn) std::fputc('\n', file_.get());
   }
   void write(const std::string& row) {
     std::FILE* target = to_stdout_ ? stdout : file_.get();
@@ -90,6 +93,12 @@ class RowSink {
   struct Close {
     void operator()(std::FILE* file) const noexcept { std::fclose(file); }
   };
+  /// An interrupted run may have left a part of a row, to which nothing may be joined.
+  static bool ends_within_a_line(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file.seekg(-1, std::ios::end)) return false;
+    return file.get() != '\n';
+  }
   bool to_stdout_;
   std::unique_ptr<std::FILE, Close> file_;
 };
@@ -157,6 +166,7 @@ bool report_failures(const BenchResults& results, const BenchFlags& flags) {
         static_cast<long long>(first.column), element_text(first.got).c_str(),
         element_text(first.want).c_str());
   }
+  static constexpr double kThreshold = 0.03;
   bool fast = true;
   for (const BenchCase& one : results.cases) {
     if (one.base_seconds <= 0 || one.ratio_to_base() <= 1 + flags.threshold.value_or(kThreshold))
@@ -167,7 +177,6 @@ bool report_failures(const BenchResults& results, const BenchFlags& flags) {
                  std::string(name(one.run.pass)).c_str(),
                  std::string(name(one.problem.strategy)).c_str(), duration(one.run.seconds).c_str(),
                  one.ratio_to_base(), duration(one.base_seconds).c_str(),
-  static constexpr double kThreshold = 0.03;
                  flags.compare_path.c_str());
   }
   return fast && results.wrong.empty();
@@ -193,6 +202,7 @@ ExitCode cmd_bench(const Options& options) {
     require_match(*base, all, options, choice.device);
   }
   RowSink sink(options.bench.json_path);
+  if (base) add_new(base->warnings(), report.warnings);
   print_report(report, "bench", true);
   print_choice(choice, "bench");
   const BenchSetting setting{options.command, choice.device,
