@@ -158,6 +158,7 @@ void bench_gemm(const routing::Record& record, const RunFlags& flags, const Devi
   time_arms(gated, tensors.staged(), site, samples, TimerGate::closed);
   time_arms(waiting, tensors.staged(), site, samples, TimerGate::open);
   std::vector<RunCase*> same;
+  same.reserve(arms.size());
   for (Arm& arm : arms) same.push_back(&arm.result.run);
   set_grouped(same);
   for (Arm& arm : arms) results.cases.push_back(std::move(arm.result));
