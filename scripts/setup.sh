@@ -43,14 +43,45 @@ install_packages() {
   rm -f "$log"
 }
 
+# In the checkout of another user nothing can be built, which CMake says at length.
+require_build_folder() {
+  local root="${BASH_SOURCE[0]%/*}/.." folder
+  for folder in "$root" "$root/build" "$root/build/release"; do
+    if [[ -e "$folder" && ! (-d "$folder" && -w "$folder") ]]; then
+      # A build/ that is there and can be written needs nothing of the folder above.
+      if [[ "$folder" == "$root" && -d "$root/build" ]]; then continue; fi
+      echo "setup: build/ cannot be written here; clone the repository to a folder of your own" >&2
+      exit 1
+    fi
+  done
+}
+
+# Without network pip retries for seconds and fails; for a day after that nobody waits for it again.
+# The file lies in the folder of .venv, which may be removed to try at once.
+failed_lately() {  # failed_lately VENV WHAT
+  local now
+  [[ -f "$1/failed_$2" ]] || return 1
+  printf -v now '%(%s)T' -1
+  ((now - $(<"$1/failed_$2") < 86400))
+}
+
+note_failure() {  # note_failure VENV WHAT
+  if [[ -d "$1" && -w "$1" ]]; then printf '%(%s)T' -1 >"$1/failed_$2"; fi
+}
+
 # The tests of the Python package need NumPy and ml_dtypes (BF16); they get them in .venv. Without
 # network the rest works all the same, and those tests say that they were skipped. MOESAIC_VENV names
 # another place for it.
 make_python() {
   local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}"
   if ! "$venv/bin/python3" -c 'import ml_dtypes, numpy' 2>/dev/null; then
+    if failed_lately "$venv" numpy; then
+      echo "setup: the NumPy tests will be skipped; .venv is incomplete (remove it to try again now)" >&2
+      return
+    fi
     echo "setup: making .venv with numpy and ml_dtypes" >&2
     if ! { python3 -m venv "$venv" && "$venv/bin/python3" -m pip install -q numpy ml_dtypes; } >&2; then
+      note_failure "$venv" numpy
       echo "setup: .venv is not complete; the NumPy tests of the Python package will be skipped" >&2
       return
     fi
@@ -63,8 +94,10 @@ make_python() {
 
 # Not every CUDA installation has cuobjdump, by which the tests read the machine code of kernels.
 add_cuobjdump() {
+  if failed_lately "$1" cuobjdump; then return; fi
   echo "setup: adding cuobjdump to .venv" >&2
   if ! "$1/bin/python3" -m pip install -q nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm >&2; then
+    note_failure "$1" cuobjdump
     echo "setup: no cuobjdump; the tests of the kernels' machine code will be skipped" >&2
   fi
 }
@@ -80,6 +113,7 @@ main() {
       ;;
   esac
 
+  require_build_folder
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     for need in "${needs[@]}"; do
       is_usable "${need#*|}" || missing+=("${need#*|}")

@@ -34,8 +34,8 @@ class Machine:
         path.write_text(f"#!/bin/bash\n{body}\n", encoding="utf-8")
         path.chmod(0o755)
 
-    def setup(self, *arguments):
-        return subprocess.run([SETUP, *arguments], env={"PATH": str(self.bin), "TMPDIR": str(self.bin),
+    def setup(self, *arguments, script=SETUP):
+        return subprocess.run([script, *arguments], env={"PATH": str(self.bin), "TMPDIR": str(self.bin),
                                                      "MOESAIC_VENV": str(self.bin / "venv")},
                               capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
@@ -118,6 +118,33 @@ class SetupTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         self.assertIn("NumPy tests of the Python package will be skipped", done.stderr)
 
+    def test_what_failed_is_not_tried_again_for_a_day(self):
+        machine = self.machine(installed=BUILD)
+        machine.write("venv/bin/python3", f'[[ $1 == -c ]] || echo "$@" >>{machine.log}; exit 1')
+        machine.write("python3", "exit 0")
+        once = ["-m pip install -q numpy ml_dtypes"]
+        machine.setup()
+        self.assertEqual(machine.apt_calls(), once)
+        done = machine.setup()
+        self.assertEqual((done.returncode, machine.apt_calls()), (0, once))
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertIn("remove it to try again", done.stderr)
+        stamp = machine.bin / "venv/failed_numpy"
+        stamp.write_text(str(int(stamp.read_text()) - 90000), encoding="utf-8")
+        machine.setup()
+        self.assertEqual(machine.apt_calls(), once * 2)
+
+    def test_a_build_folder_that_cannot_be_written_is_one_line(self):
+        machine = self.machine(installed=BUILD)
+        script = machine.bin / "checkout/scripts/setup.sh"
+        script.parent.mkdir(parents=True)
+        shutil.copy(SETUP, script)
+        self.assertEqual(machine.setup(script=script).returncode, 0)
+        (script.parents[1] / "build").write_text("", encoding="utf-8")  # permissions do not stop root
+        done = machine.setup(script=script)
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1))
+        self.assertIn("build/ cannot be written", done.stderr)
+
     def test_cuobjdump_comes_where_nvcc_is_and_it_is_not(self):
         machine = self.machine(installed=BUILD)
         tool = machine.bin / "venv/lib/python3.11/site-packages/nvidia/cu13/bin/cuobjdump"
@@ -142,6 +169,7 @@ class SetupTest(unittest.TestCase):
         done = machine.setup()
         self.assertEqual(done.returncode, 0)
         self.assertIn("machine code will be skipped", done.stderr)
+        self.assertEqual(machine.setup().stderr, "")  # not for a day
 
     def test_unknown_arguments_are_refused(self):
         done = self.machine(installed=BUILD).setup("--lnt")
