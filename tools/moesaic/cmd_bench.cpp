@@ -12,6 +12,7 @@
 #include "arguments.hpp"
 #include "bench.hpp"
 #include "commands.hpp"
+#include "interrupt.hpp"
 #include "machine.hpp"
 #include "progress.hpp"
 #include "selection.hpp"
@@ -140,7 +141,9 @@ BenchResults run_all(const std::vector<Comparison>& all, const BenchSetting& set
   for (const Comparison& comparison : all) total += comparison.work();
   Progress progress("bench", total);
   BenchResults results;
+  std::optional<Interrupt> interrupt;  // before the first comparison there is nothing to print
   for (const Comparison& comparison : all) {
+    if (Interrupt::came()) break;
     const CaseProgress told = [&](Strategy strategy, double) {
       progress.update(done, place_of(comparison.record) + " " +
                                 std::string(name(comparison.flags.pass)) + " " +
@@ -148,6 +151,7 @@ BenchResults run_all(const std::vector<Comparison>& all, const BenchSetting& set
     };
     run_one(comparison, setting, options, base, sink, told, results);
     done += comparison.work();
+    if (!interrupt) interrupt.emplace();
   }
   return results;
 }
@@ -220,7 +224,9 @@ ExitCode cmd_bench(const Options& options) {
   for (const BenchCase& one : results.cases) timed.push_back(one.run);
   const std::string warning = unsteady_warning(timed);
   if (!warning.empty()) std::fprintf(stderr, "moesaic bench: warning: %s\n", warning.c_str());
-  if (!report_failures(results, options.bench)) return ExitCode::check_failed;
+  const bool good = report_failures(results, options.bench);
+  if (Interrupt::came()) end_interrupted();
+  if (!good) return ExitCode::check_failed;
   const bool throttled = std::any_of(results.cases.begin(), results.cases.end(),
                                      [](const BenchCase& one) { return one.clocks.throttled(); });
   const bool doubtful = throttled || !warning.empty() || !results.skipped.empty();

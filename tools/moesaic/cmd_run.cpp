@@ -2,10 +2,12 @@
 // moesaic run: which records, then every strategy on each, checked and timed.
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "arguments.hpp"
 #include "commands.hpp"
+#include "interrupt.hpp"
 #include "json_output.hpp"
 #include "machine.hpp"
 #include "progress.hpp"
@@ -28,7 +30,9 @@ RunResults run_records(const Options& options, const std::vector<routing::Record
   for (const routing::Record& record : records) total += work_of(record, flags);
   Progress progress("run", total);
   RunResults results;
+  std::optional<Interrupt> interrupt;  // before the first record is done there is nothing to print
   for (const routing::Record& record : records) {
+    if (Interrupt::came()) break;
     const double each = work_of(record, flags) / static_cast<double>(flags.strategies.size());
     const CaseProgress told = [&](Strategy strategy, double share) {
       const auto before = std::find(flags.strategies.begin(), flags.strategies.end(), strategy) -
@@ -42,6 +46,7 @@ RunResults run_records(const Options& options, const std::vector<routing::Record
       run_gemm(record, flags, device, options.input.seed, told, results);
     }
     done += work_of(record, flags);
+    if (!interrupt) interrupt.emplace();
   }
   return results;
 }
@@ -93,7 +98,9 @@ ExitCode cmd_run(const Options& options) {
   std::fputs(text.c_str(), stdout);
   const std::string warning = unsteady_warning(results.cases);
   if (!warning.empty()) std::fprintf(stderr, "moesaic run: warning: %s\n", warning.c_str());
-  if (!report_mismatches(options, results.cases)) return ExitCode::check_failed;
+  const bool good = report_mismatches(options, results.cases);
+  if (Interrupt::came()) end_interrupted();
+  if (!good) return ExitCode::check_failed;
   const bool doubtful = !results.skipped.empty() || !warning.empty();
   return options.output.strict && doubtful ? ExitCode::skipped : ExitCode::fine;
 }
