@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words of the command line into values, with one form of refusal: flag, what was expected, what
-// came. Which flags a verb has is options.cpp's.
+// came. Which flags a verb has is option_verbs.cpp's.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was asked for, as plain values. How it is written on the command line is options.cpp's.
+// What was asked for, as plain values. How it is written on the command line is option_verbs.cpp's.
 #pragma once
 
 #include <cstdint>
