@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // L0: integer arithmetic that the rest of math/ is written in. Arguments are never negative unless
-// a function says so. The standard library's own min, max and bit_width are host-only under nvcc.
+// a function says so. The standard library's own min, max, bit_width and popcount are host-only
+// under nvcc.
 #pragma once
 
 #include <concepts>
@@ -54,6 +55,14 @@ MOESAIC_HD constexpr int log2_floor(T a) {
     ++log2;
   }
   return log2;
+}
+
+/// Bits of `a` that are set.
+MOESAIC_HD constexpr std::int32_t count_ones(std::uint32_t a) {
+  a -= (a >> 1) & 0x55555555u;
+  a = (a & 0x33333333u) + ((a >> 2) & 0x33333333u);
+  a = (a + (a >> 4)) & 0x0F0F0F0Fu;
+  return static_cast<std::int32_t>((a * 0x01010101u) >> 24);
 }
 
 /// A variable, because nvcc lets a kernel read it but not call numeric_limits<T>::max().

@@ -9,6 +9,9 @@
 #include "math/integer.hpp"
 #include "math/padding.hpp"
 #include "math/pipeline_phase.hpp"
+#include "math/route_fault.hpp"
+#include "math/row_combine.hpp"
+#include "math/row_route.hpp"
 #include "math/smem_layout.hpp"
 #include "math/swizzle.hpp"
 #include "math/tile_counters.hpp"
@@ -118,6 +121,36 @@ __global__ void shared_memory_kernel(std::uint64_t* out, std::int32_t stage, std
   out[4] = swizzle_offset(swizzle, static_cast<std::uint32_t>(row)) +
            unswizzle_offset(Swizzle::bytes_64, static_cast<std::uint32_t>(k)) +
            swizzle_atom_bytes(swizzle);
+}
+
+__global__ void route_kernel(const std::int64_t* ids, std::int32_t* counts,
+                             std::int64_t* first_rows, std::int32_t* ranks, std::int32_t* rows,
+                             ExpertPlacement placement, std::int64_t capacity,
+                             std::int64_t num_routes, unsigned long long* fault_word) {
+  const auto rank = static_cast<std::int32_t>(blockIdx.x);
+  const auto route = static_cast<std::int32_t>(threadIdx.x);
+  const std::int32_t experts = placement.num_experts();
+  count_routes(ids, route_block(rank, 64, num_routes), experts, counts);
+  counts[0] = scan_blocks(counts, num_routes, experts, route % experts);
+  scan_cells(counts, placement, rank, first_rows);
+  first_rows[0] = place_routes(ids, num_routes, placement, capacity, first_rows, ranks, rows);
+  const std::int32_t end = kept_end(counts, first_rows, placement, route, capacity);
+  counts[1] = kept_rows(first_rows, placement, route, end, capacity);
+  const LanePlace place = lane_place(__match_any_sync(0xFFFFFFFFu, counts[route]), route & 31);
+  if (place.last) counts[route] += place.earlier + 1;
+  std::uint64_t word = encode_route_fault(expert_id_fault(ids[route], experts, route));
+  if (!moves_row(ranks[route], rows[route], placement.num_ranks, capacity)) {
+    word = combine_route_faults(
+        word, encode_route_fault(map_fault(ranks[route], rows[route], placement.num_ranks, capacity,
+                                           route, Transfer::put)));
+  }
+  if (word != 0) atomicMax(fault_word, static_cast<unsigned long long>(word));
+  counts[2] = decode_route_fault(*fault_word).route;
+  first_rows[1] = rank_capacity(1'250'000, num_routes, 8);
+}
+
+__global__ void combine_kernel(float* out, float prob, float value) {
+  out[0] = add_weighted(add_plain(out[0], value), prob, value) + weighted(prob, value);
 }
 
 __global__ void counters_kernel(TileCounters* counters) {

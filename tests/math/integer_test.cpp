@@ -19,6 +19,8 @@ static_assert(round_down(1023, 512) == 512 && round_down(1024, 512) == 1024);
 static_assert(!is_pow2(0) && is_pow2(1) && is_pow2(64) && !is_pow2(96) && !is_pow2(-4));
 static_assert(log2_floor(0) == -1 && log2_floor(1) == 0 && log2_floor(255) == 7 &&
               log2_floor(256) == 8 && log2_floor(kInt64Max) == 62);
+static_assert(count_ones(0) == 0 && count_ones(0xFFFFFFFFu) == 32 && count_ones(0x80000001u) == 2);
+static_assert(count_ones(0x0F0F1248u) == 12);
 static_assert(min(-1, 2) == -1 && max(-1, 2) == 2);
 static_assert(saturating_add(kInt64Max - 1, 1) == kInt64Max &&
               saturating_add(kInt64Max, 1) == kInt64Max && saturating_add(2, 3) == 5);
