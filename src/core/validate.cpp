@@ -4,39 +4,16 @@
 #include "core/validate.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 
 #include "core/enum_words.hpp"
+#include "core/field_checks.hpp"
 #include "core/grouped_gemm_impl.hpp"
 #include "core/message.hpp"
 #include "math/integer.hpp"
 
 namespace moesaic::core {
 namespace {
-
-constexpr std::int64_t kMaxExperts = 65'536;
-constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t kMaxWidth = std::int64_t{1} << 30;
-
-void check_range(std::string_view field, std::int64_t value, std::int64_t low, std::int64_t high) {
-  if (value < low || value > high) {
-    refuse(field, std::to_string(low) + " to " + std::to_string(high), std::to_string(value));
-  }
-}
-
-void check_width(std::string_view field, std::int64_t value) {
-  if (value <= 0 || value % 8 != 0 || value > kMaxWidth) {
-    refuse(field, "a positive multiple of 8, at most 2^30", std::to_string(value));
-  }
-}
-
-template <class Enum>
-void check_constant(std::string_view field, Enum value) {
-  if (!is_constant(value)) {
-    refuse(field, all_words<Enum>(), std::to_string(static_cast<int>(value)));
-  }
-}
 
 void check_capacity(const Capacity& capacity) {
   check_constant("capacity.rule", capacity.rule);
@@ -124,6 +101,10 @@ void check_run(Tail tail, Strategy strategy, const Capacity& capacity) {
   check_capacity(capacity);
 }
 
+}  // namespace
+
+DType operand_dtype(Format format) { return format == Format::f32 ? DType::f32 : DType::bf16; }
+
 void check_format(Format format, DType d_dtype, std::string_view d_field) {
   check_constant("format", format);
   if (format == Format::mxfp8) {
@@ -136,10 +117,6 @@ void check_format(Format format, DType d_dtype, std::string_view d_field) {
            name(d_dtype));
   }
 }
-
-}  // namespace
-
-DType operand_dtype(Format format) { return format == Format::f32 ? DType::f32 : DType::bf16; }
 
 void check_problem(const GroupedGemmProblem& problem) {
   check_range("num_experts", problem.num_experts, 1, kMaxExperts);
