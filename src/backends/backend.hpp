@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/row_exchange.hpp"
 #include "core/grouped_gemm_impl.hpp"
 #include "core/workspace_header.hpp"
 #include "moesaic/build_info.hpp"
@@ -61,6 +62,10 @@ class Backend {
   [[nodiscard]] virtual DeviceKind device_kind() const noexcept = 0;
   /// Best first.
   [[nodiscard]] virtual std::span<const GroupedGemmImplementation* const> grouped_gemms() const = 0;
+  /// How this backend moves rows between ranks; null where it does not.
+  [[nodiscard]] virtual const ExpertParallelImplementation* expert_parallel() const noexcept {
+    return nullptr;
+  }
   /// The first backend of a device kind that has one serves all of that kind.
   [[nodiscard]] virtual bool has_activation() const noexcept { return false; }
   virtual void swiglu(const ActivationArgs& args, const Stream& stream) const;

@@ -12,9 +12,11 @@
 namespace moesaic::core {
 
 struct WorkspaceHeader {
-  std::uint64_t fault_word = 0;    ///< math/fault_word.hpp; 0 = none.
-  std::int64_t overflow_rows = 0;  ///< Of the last padded_bmm execute; no other writes it.
-  math::TileCounters counters{};   ///< Of a launch that is running.
+  std::uint64_t fault_word = 0;        ///< math/fault_word.hpp; 0 = none.
+  std::int64_t overflow_rows = 0;      ///< Of the last padded_bmm execute; no other writes it.
+  math::TileCounters counters{};       ///< Of a launch that is running.
+  std::uint64_t route_fault_word = 0;  ///< math/route_fault.hpp; 0 = none.
+  std::int64_t dropped_routes = 0;     ///< Of the last route_maps; no other writes it.
 };
 
 /// Scratch of a backend begins here, so that it stays aligned for every use.

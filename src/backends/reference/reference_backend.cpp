@@ -13,6 +13,7 @@
 
 #include "backends/host_rows.hpp"
 #include "backends/reference/activation.hpp"
+#include "backends/reference/row_exchange.hpp"
 #include "core/exact.hpp"
 #include "core/parallel.hpp"
 
@@ -170,6 +171,9 @@ class ReferenceBackend final : public Backend {
     static const ReferenceGrouped grouped;
     static const std::array<const GroupedGemmImplementation*, 1> all = {&grouped};
     return all;
+  }
+  [[nodiscard]] const ExpertParallelImplementation* expert_parallel() const noexcept override {
+    return &simulated_exchange();
   }
   [[nodiscard]] bool has_activation() const noexcept override { return true; }
   void swiglu(const ActivationArgs& args, const Stream& /*stream*/) const override {
