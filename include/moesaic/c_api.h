@@ -21,7 +21,7 @@ extern "C" {
 
 /// Grows when a struct or a function below changes its meaning; moesaic_abi_version() of the
 /// library that is loaded must equal it.
-#define MOESAIC_ABI_VERSION 1
+#define MOESAIC_ABI_VERSION 2
 
 /// What every function that can fail returns. After anything but `moesaic_ok`,
 /// moesaic_last_error() says which argument, what was expected and what came.
@@ -170,13 +170,15 @@ typedef struct moesaic_expert_mlp_forward_args {
   moesaic_tensor u;  ///< All zero with `recompute`.
   const moesaic_packed_weights* packed_up_gate;
   const moesaic_packed_weights* packed_down;
+  moesaic_workspace scratch;  ///< All zero: the intermediates lie in the workspace.
 } moesaic_expert_mlp_forward_args;
 
 /// See moesaic::ExpertMlpBackwardArgs.
 typedef struct moesaic_expert_mlp_backward_args {
   moesaic_tensor dy, x, w_up_gate, w_down, offs;
-  moesaic_tensor u;  ///< All zero with `recompute`.
-  moesaic_tensor dx, dw_up_gate, dw_down;
+  moesaic_tensor u;                        ///< All zero with `recompute`.
+  moesaic_tensor dx, dw_up_gate, dw_down;  ///< Of rank 0: not wanted.
+  moesaic_workspace scratch;               ///< All zero: the intermediates lie in the workspace.
 } moesaic_expert_mlp_backward_args;
 
 /// MOESAIC_ABI_VERSION of the library.
@@ -252,6 +254,10 @@ MOESAIC_API const char* moesaic_expert_mlp_implementation(const moesaic_expert_m
 MOESAIC_API size_t moesaic_expert_mlp_forward_workspace_bytes(const moesaic_expert_mlp* plan);
 /// Bytes that a workspace of backward needs; 0 for null.
 MOESAIC_API size_t moesaic_expert_mlp_backward_workspace_bytes(const moesaic_expert_mlp* plan);
+/// The part of forward's workspace that `scratch` takes over; of any content. 0 for null.
+MOESAIC_API size_t moesaic_expert_mlp_forward_scratch_bytes(const moesaic_expert_mlp* plan);
+/// The same of backward.
+MOESAIC_API size_t moesaic_expert_mlp_backward_scratch_bytes(const moesaic_expert_mlp* plan);
 /// Packs [E, 2h, d] weights for `packed_up_gate`.
 MOESAIC_API int moesaic_expert_mlp_pack_up_gate(const moesaic_expert_mlp* plan,
                                                 const moesaic_operand* w_up_gate, void* stream,

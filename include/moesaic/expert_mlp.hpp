@@ -53,14 +53,17 @@ struct ExpertMlpForwardArgs {
   TensorView u{};  ///< Kept for backward. Required with `save`, left empty with `recompute`.
   const PackedWeights* packed_up_gate = nullptr;  ///< In place of w_up_gate.
   const PackedWeights* packed_down = nullptr;     ///< In place of w_down.
+  Workspace scratch{};                            ///< See ExpertMlp::forward_scratch_bytes.
 };
 
 /// dx [M, d], dw_up_gate [E, 2h, d], dw_down [E, d, h]. dx may be the very memory of x: both weight
 /// gradients are computed before dx is written. Tail rows of x, u and dy never reach a gradient.
+/// A gradient of rank 0 is not wanted, and what only it needs is not computed; one is wanted.
 struct ExpertMlpBackwardArgs {
   ConstTensorView dy, x, w_up_gate, w_down, offs;
   ConstTensorView u{};  ///< What forward kept; empty with `recompute`.
   TensorView dx, dw_up_gate, dw_down;
+  Workspace scratch{};  ///< See ExpertMlp::backward_scratch_bytes.
 };
 
 namespace detail {
@@ -78,6 +81,10 @@ class ExpertMlp {
   [[nodiscard]] std::string implementation() const;  ///< Of the grouped products inside.
   [[nodiscard]] std::size_t forward_workspace_bytes() const noexcept;
   [[nodiscard]] std::size_t backward_workspace_bytes() const noexcept;
+  /// The part of the workspace's bytes that holds intermediates: of any content, and needed only
+  /// while a call runs. Given apart as `scratch`, the workspace needs that much less.
+  [[nodiscard]] std::size_t forward_scratch_bytes() const noexcept;
+  [[nodiscard]] std::size_t backward_scratch_bytes() const noexcept;
 
   /// Weights for ExpertMlpForwardArgs, each in place of its tensor; backward reads the tensors.
   /// @throws Error like GroupedGemm::pack_weights.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ._errors import BY_STATUS, Error
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 FILE_NAME = "libmoesaic.so"
 
 
@@ -71,12 +71,12 @@ class ExpertMlpProblem(Structure):
 
 class ExpertMlpForwardArgs(Structure):
     _fields_ = [(name, Tensor) for name in ("x", "w_up_gate", "w_down", "offs", "y", "u")] + [
-        ("packed_up_gate", c_void_p), ("packed_down", c_void_p)]
+        ("packed_up_gate", c_void_p), ("packed_down", c_void_p), ("scratch", Workspace)]
 
 
 class ExpertMlpBackwardArgs(Structure):
     _fields_ = [(name, Tensor) for name in ("dy", "x", "w_up_gate", "w_down", "offs", "u", "dx",
-                                            "dw_up_gate", "dw_down")]
+                                            "dw_up_gate", "dw_down")] + [("scratch", Workspace)]
 
 
 _OPTIONS = POINTER(PlanOptions)
@@ -103,6 +103,8 @@ _FUNCTIONS = {
     "moesaic_expert_mlp_destroy": (None, [c_void_p]),
     "moesaic_expert_mlp_forward_workspace_bytes": (c_size_t, [c_void_p]),
     "moesaic_expert_mlp_backward_workspace_bytes": (c_size_t, [c_void_p]),
+    "moesaic_expert_mlp_forward_scratch_bytes": (c_size_t, [c_void_p]),
+    "moesaic_expert_mlp_backward_scratch_bytes": (c_size_t, [c_void_p]),
     "moesaic_expert_mlp_forward": (
         c_int, [c_void_p, POINTER(ExpertMlpForwardArgs), _WORKSPACE, c_void_p]),
     "moesaic_expert_mlp_backward": (

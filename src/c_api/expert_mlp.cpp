@@ -10,7 +10,8 @@ using namespace moesaic::c_api;
 
 namespace {
 
-moesaic::ExpertMlpForwardArgs to_args(const moesaic_expert_mlp_forward_args& args) {
+moesaic::ExpertMlpForwardArgs to_args(const moesaic_expert_mlp_forward_args& args,
+                                      moesaic::Device device) {
   moesaic::ExpertMlpForwardArgs result;
   result.x = to_const_view("x", args.x);
   result.w_up_gate = to_const_view("w_up_gate", args.w_up_gate);
@@ -20,10 +21,12 @@ moesaic::ExpertMlpForwardArgs to_args(const moesaic_expert_mlp_forward_args& arg
   result.u = to_view("u", args.u);
   result.packed_up_gate = to_packed(args.packed_up_gate);
   result.packed_down = to_packed(args.packed_down);
+  result.scratch = to_workspace(args.scratch, device);
   return result;
 }
 
-moesaic::ExpertMlpBackwardArgs to_args(const moesaic_expert_mlp_backward_args& args) {
+moesaic::ExpertMlpBackwardArgs to_args(const moesaic_expert_mlp_backward_args& args,
+                                       moesaic::Device device) {
   moesaic::ExpertMlpBackwardArgs result;
   result.dy = to_const_view("dy", args.dy);
   result.x = to_const_view("x", args.x);
@@ -34,6 +37,7 @@ moesaic::ExpertMlpBackwardArgs to_args(const moesaic_expert_mlp_backward_args& a
   result.dx = to_view("dx", args.dx);
   result.dw_up_gate = to_view("dw_up_gate", args.dw_up_gate);
   result.dw_down = to_view("dw_down", args.dw_down);
+  result.scratch = to_workspace(args.scratch, device);
   return result;
 }
 
@@ -70,6 +74,14 @@ size_t moesaic_expert_mlp_backward_workspace_bytes(const moesaic_expert_mlp* pla
   return plan == nullptr ? 0 : plan->plan.backward_workspace_bytes();
 }
 
+size_t moesaic_expert_mlp_forward_scratch_bytes(const moesaic_expert_mlp* plan) {
+  return plan == nullptr ? 0 : plan->plan.forward_scratch_bytes();
+}
+
+size_t moesaic_expert_mlp_backward_scratch_bytes(const moesaic_expert_mlp* plan) {
+  return plan == nullptr ? 0 : plan->plan.backward_scratch_bytes();
+}
+
 int moesaic_expert_mlp_pack_up_gate(const moesaic_expert_mlp* plan,
                                     const moesaic_operand* w_up_gate, void* stream,
                                     moesaic_packed_weights** packed) {
@@ -96,7 +108,7 @@ int moesaic_expert_mlp_forward(const moesaic_expert_mlp* plan,
                                const moesaic_workspace* workspace, void* stream) {
   return guarded([&] {
     const moesaic_expert_mlp& handle = required("plan", plan);
-    handle.plan.forward(to_args(required("args", args)),
+    handle.plan.forward(to_args(required("args", args), handle.device),
                         to_workspace(required("workspace", workspace), handle.device),
                         stream_of(handle, stream));
   });
@@ -107,7 +119,7 @@ int moesaic_expert_mlp_backward(const moesaic_expert_mlp* plan,
                                 const moesaic_workspace* workspace, void* stream) {
   return guarded([&] {
     const moesaic_expert_mlp& handle = required("plan", plan);
-    handle.plan.backward(to_args(required("args", args)),
+    handle.plan.backward(to_args(required("args", args), handle.device),
                          to_workspace(required("workspace", workspace), handle.device),
                          stream_of(handle, stream));
   });

@@ -37,19 +37,19 @@ DeviceFault core::decode_fault(std::uint64_t fault_word) {
   return result;
 }
 
-void core::check_workspace(const Workspace& workspace, std::size_t needed_bytes, Device device) {
+void core::check_workspace(const Workspace& workspace, std::size_t needed_bytes, Device device,
+                           std::string_view argument) {
   if (workspace.bytes.size() < needed_bytes) {
-    refuse("workspace", "at least " + std::to_string(needed_bytes) + " bytes",
+    refuse(argument, "at least " + std::to_string(needed_bytes) + " bytes",
            std::to_string(workspace.bytes.size()), ErrorCode::workspace_too_small);
   }
   if (misalignment(workspace.bytes.data()) != 0) {
-    refuse("workspace", "a 256-byte aligned address",
+    refuse(argument, "a 256-byte aligned address",
            "one that is off by " + std::to_string(misalignment(workspace.bytes.data())),
            ErrorCode::workspace_too_small);
   }
   if (!(workspace.device == device)) {
-    refuse("workspace", "memory on " + to_string(device),
-           "memory on " + to_string(workspace.device));
+    refuse(argument, "memory on " + to_string(device), "memory on " + to_string(workspace.device));
   }
 }
 

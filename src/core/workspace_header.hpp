@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "math/tile_counters.hpp"
 #include "moesaic/workspace.hpp"
@@ -28,6 +29,7 @@ DeviceFault decode_fault(std::uint64_t fault_word);
 
 /// @throws Error{workspace_too_small} unless `workspace` has `needed_bytes`, is aligned and lies on
 /// `device`.
-void check_workspace(const Workspace& workspace, std::size_t needed_bytes, Device device);
+void check_workspace(const Workspace& workspace, std::size_t needed_bytes, Device device,
+                     std::string_view argument = "workspace");
 
 }  // namespace moesaic::core

@@ -33,6 +33,11 @@ std::int64_t matrix_bytes(const ExpertMlpProblem& mlp, std::int64_t columns) {
                              {mlp.max_rows, columns, size_bytes(core::operand_dtype(mlp.format))});
 }
 
+/// [shared by the products inside, kept between calls | intermediates, which may lie apart]
+struct WorkspaceSizes {
+  std::int64_t products = 0, scratch = 0, total = 0;
+};
+
 }  // namespace
 
 class ExpertMlpImpl {
@@ -56,11 +61,13 @@ class ExpertMlpImpl {
     const std::int64_t wide = matrix_bytes(mlp, 2 * mlp.h);
     const std::int64_t narrow = matrix_bytes(mlp, mlp.h);
     const std::int64_t again = mlp.activations == Activations::recompute ? wide : 0;
-    forward_products_bytes = largest({&up, &down});
-    backward_products_bytes = largest({&up, &dh, &dx, &dw_up, &dw_down});
-    forward_bytes = core::checked_total_bytes("max_rows", {forward_products_bytes, again, narrow});
-    backward_bytes = core::checked_total_bytes(
-        "max_rows", {backward_products_bytes, wide, again, narrow, narrow});
+    forward_sizes.products = largest({&up, &down});
+    backward_sizes.products = largest({&up, &dh, &dx, &dw_up, &dw_down});
+    forward_sizes.scratch = core::checked_total_bytes("max_rows", {again, narrow});
+    backward_sizes.scratch = core::checked_total_bytes("max_rows", {wide, again, narrow, narrow});
+    for (WorkspaceSizes* sizes : {&forward_sizes, &backward_sizes}) {
+      sizes->total = core::checked_total_bytes("max_rows", {sizes->products, sizes->scratch});
+    }
   }
 
   [[nodiscard]] GroupedGemmProblem product(Pass pass, std::int64_t n, std::int64_t k,
@@ -84,8 +91,7 @@ class ExpertMlpImpl {
   DeviceInfo device_info;
   int threads;
   GroupedGemm up, down, dh, dx, dw_up, dw_down;
-  std::int64_t forward_products_bytes = 0, backward_products_bytes = 0;  // head of each workspace
-  std::int64_t forward_bytes = 0, backward_bytes = 0;
+  WorkspaceSizes forward_sizes, backward_sizes;
 };
 
 }  // namespace detail
@@ -94,11 +100,15 @@ namespace {
 
 using Impl = detail::ExpertMlpImpl;
 
-/// Cuts a workspace: [shared by the products inside | dense intermediates].
+std::size_t unsigned_bytes(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
+
+/// Cuts the intermediates out of the memory that holds them.
 class Scratch {
  public:
-  Scratch(const Impl& impl, const Workspace& workspace, std::int64_t products_bytes)
-      : impl_(impl), next_(workspace.bytes.data() + products_bytes) {}
+  Scratch(const Impl& impl, const Workspace& workspace, const Workspace& apart,
+          const detail::WorkspaceSizes& sizes)
+      : impl_(impl),
+        next_(apart.bytes.empty() ? workspace.bytes.data() + sizes.products : apart.bytes.data()) {}
 
   /// A dense [M, columns] matrix.
   TensorView matrix(std::int64_t columns) {
@@ -154,6 +164,16 @@ void check_saved(const Impl& impl, const ConstTensorView& u, bool written) {
   core::check_matrix("u", u, rows_spec(impl, 2 * impl.problem.h, written));
 }
 
+void check_memory(const Impl& impl, const Workspace& workspace, const Workspace& apart,
+                  const detail::WorkspaceSizes& sizes) {
+  const Device device = impl.device_info.device;
+  const bool within = apart.bytes.empty();
+  core::check_workspace(workspace, unsigned_bytes(within ? sizes.total : sizes.products), device);
+  if (!within) {
+    core::check_workspace(apart, unsigned_bytes(sizes.scratch), device, "scratch");
+  }
+}
+
 void check_forward(const Impl& impl, const ExpertMlpForwardArgs& args) {
   check_inputs(impl, args.x, args.packed_up_gate == nullptr ? &args.w_up_gate : nullptr,
                args.packed_down == nullptr ? &args.w_down : nullptr, args.offs);
@@ -177,16 +197,27 @@ void check_forward(const Impl& impl, const ExpertMlpForwardArgs& args) {
   core::check_no_overlap("y", args.y, "u", args.u);
 }
 
+bool wanted(const TensorView& gradient) { return gradient.rank != 0; }
+
 void check_backward(const Impl& impl, const ExpertMlpBackwardArgs& args) {
   const ExpertMlpProblem& mlp = impl.problem;
   check_inputs(impl, args.x, &args.w_up_gate, &args.w_down, args.offs);
   core::check_matrix("dy", args.dy, rows_spec(impl, mlp.d, false));
   check_saved(impl, args.u, false);
-  core::check_matrix("dx", args.dx, rows_spec(impl, mlp.d, true));
-  core::check_matrix("dw_up_gate", args.dw_up_gate,
-                     weight_spec(impl, 2 * mlp.h, mlp.d, mlp.wgrad_dtype, true));
-  core::check_matrix("dw_down", args.dw_down,
-                     weight_spec(impl, mlp.d, mlp.h, mlp.wgrad_dtype, true));
+  if (!wanted(args.dx) && !wanted(args.dw_up_gate) && !wanted(args.dw_down)) {
+    core::refuse("dx", "one of dx, dw_up_gate and dw_down at least", "none of them");
+  }
+  if (wanted(args.dx)) {
+    core::check_matrix("dx", args.dx, rows_spec(impl, mlp.d, true));
+  }
+  if (wanted(args.dw_up_gate)) {
+    core::check_matrix("dw_up_gate", args.dw_up_gate,
+                       weight_spec(impl, 2 * mlp.h, mlp.d, mlp.wgrad_dtype, true));
+  }
+  if (wanted(args.dw_down)) {
+    core::check_matrix("dw_down", args.dw_down,
+                       weight_spec(impl, mlp.d, mlp.h, mlp.wgrad_dtype, true));
+  }
   const std::pair<const char*, ConstTensorView> reads[] = {
       {"dy", args.dy},         {"x", args.x},       {"w_up_gate", args.w_up_gate},
       {"w_down", args.w_down}, {"offs", args.offs}, {"u", args.u}};
@@ -234,11 +265,19 @@ const ExpertMlpProblem& ExpertMlp::problem() const noexcept { return impl_->prob
 std::string ExpertMlp::implementation() const { return std::string(impl_->up.implementation()); }
 
 std::size_t ExpertMlp::forward_workspace_bytes() const noexcept {
-  return static_cast<std::size_t>(impl_->forward_bytes);
+  return unsigned_bytes(impl_->forward_sizes.total);
 }
 
 std::size_t ExpertMlp::backward_workspace_bytes() const noexcept {
-  return static_cast<std::size_t>(impl_->backward_bytes);
+  return unsigned_bytes(impl_->backward_sizes.total);
+}
+
+std::size_t ExpertMlp::forward_scratch_bytes() const noexcept {
+  return unsigned_bytes(impl_->forward_sizes.scratch);
+}
+
+std::size_t ExpertMlp::backward_scratch_bytes() const noexcept {
+  return unsigned_bytes(impl_->backward_sizes.scratch);
 }
 
 PackedWeights ExpertMlp::pack_up_gate(const Operand& w_up_gate, Stream stream) const {
@@ -253,9 +292,9 @@ void ExpertMlp::forward(const ExpertMlpForwardArgs& args, Workspace workspace,
                         Stream stream) const {
   const Impl& impl = *impl_;
   check_forward(impl, args);
-  core::check_workspace(workspace, forward_workspace_bytes(), impl.device_info.device);
+  check_memory(impl, workspace, args.scratch, impl.forward_sizes);
   core::check_stream(stream, impl.device_info.device);
-  Scratch scratch(impl, workspace, impl.forward_products_bytes);
+  Scratch scratch(impl, workspace, args.scratch, impl.forward_sizes);
   const TensorView u = recomputes(impl) ? scratch.matrix(2 * impl.problem.h) : args.u;
   const TensorView h = scratch.matrix(impl.problem.h);
 
@@ -271,9 +310,9 @@ void ExpertMlp::backward(const ExpertMlpBackwardArgs& args, Workspace workspace,
                          Stream stream) const {
   const Impl& impl = *impl_;
   check_backward(impl, args);
-  core::check_workspace(workspace, backward_workspace_bytes(), impl.device_info.device);
+  check_memory(impl, workspace, args.scratch, impl.backward_sizes);
   core::check_stream(stream, impl.device_info.device);
-  Scratch scratch(impl, workspace, impl.backward_products_bytes);
+  Scratch scratch(impl, workspace, args.scratch, impl.backward_sizes);
   const TensorView du = scratch.matrix(2 * impl.problem.h);
   const TensorView dh = scratch.matrix(impl.problem.h);
   const TensorView h = scratch.matrix(impl.problem.h);
@@ -284,13 +323,25 @@ void ExpertMlp::backward(const ExpertMlpBackwardArgs& args, Workspace workspace,
     u = again;
   }
 
-  impl.dh.execute(product_args(args.dy, args.w_down, args.offs, dh), workspace, stream);
-  dispatch::activation_backend(impl.device_info.device.kind)
-      .dswiglu({u, args.offs, dh, h, du, impl.problem.order, impl.threads}, stream);
-  impl.dw_down.execute(product_args(args.dy, h, args.offs, args.dw_down), workspace, stream);
-  impl.dw_up.execute(product_args(du, args.x, args.offs, args.dw_up_gate), workspace, stream);
-  // Last: dx may be the memory of x, which dw_up has just read.
-  impl.dx.execute(product_args(du, args.w_up_gate, args.offs, args.dx), workspace, stream);
+  const backends::Backend& activation = dispatch::activation_backend(impl.device_info.device.kind);
+  if (wanted(args.dx) || wanted(args.dw_up_gate)) {
+    impl.dh.execute(product_args(args.dy, args.w_down, args.offs, dh), workspace, stream);
+    activation.dswiglu({u, args.offs, dh, wanted(args.dw_down) ? h : TensorView{}, du,
+                        impl.problem.order, impl.threads},
+                       stream);
+  } else {
+    activation.swiglu({u, args.offs, {}, h, {}, impl.problem.order, impl.threads}, stream);
+  }
+  if (wanted(args.dw_down)) {
+    impl.dw_down.execute(product_args(args.dy, h, args.offs, args.dw_down), workspace, stream);
+  }
+  if (wanted(args.dw_up_gate)) {
+    impl.dw_up.execute(product_args(du, args.x, args.offs, args.dw_up_gate), workspace, stream);
+  }
+  if (wanted(args.dx)) {
+    // Last: dx may be the memory of x, which dw_up has just read.
+    impl.dx.execute(product_args(du, args.w_up_gate, args.offs, args.dx), workspace, stream);
+  }
 }
 
 }  // namespace moesaic

@@ -134,11 +134,11 @@ TEST_P(MlpArguments, OfBackward) {
   refuse_backward({"w_down"}, [](auto& args) { args.w_down.stride[1] = 20; });
   refuse_backward({"offs"}, [](auto& args) { args.offs.dtype = DType::bf16; });
   refuse_backward({"u"}, [](auto& args) { args.u = {}; });
-  refuse_backward({"dx"}, [](auto& args) { args.dx = {}; });
+  refuse_backward({"dx", "memory"}, [](auto& args) { args.dx.data = nullptr; });
   refuse_backward({"dx", "stride"}, [](auto& args) { args.dx.stride[0] = 8; });
   refuse_backward({"dw_up_gate"}, [](auto& args) { args.dw_up_gate.shape[1] = 24; });
   refuse_backward({"dw_up_gate", "f32"}, [](auto& args) { args.dw_up_gate.dtype = DType::f32; });
-  refuse_backward({"dw_down"}, [](auto& args) { args.dw_down = {}; });
+  refuse_backward({"dw_down", "memory"}, [](auto& args) { args.dw_down.data = nullptr; });
   refuse_backward({"dx", "apart from dy"}, [](auto& args) { args.dy.data = args.dx.data; });
   refuse_backward({"dx", "apart from u"},
                   [](auto& args) { args.dx.data = const_cast<void*>(args.u.data); });

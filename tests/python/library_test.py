@@ -26,6 +26,7 @@ MIRRORS = {
     "moesaic_fault": _library.FaultRecord,
     "moesaic_expert_mlp_problem": _library.ExpertMlpProblem,
     "moesaic_expert_mlp_forward_args": _library.ExpertMlpForwardArgs,
+    "moesaic_expert_mlp_backward_args": _library.ExpertMlpBackwardArgs,
 }
 
 
