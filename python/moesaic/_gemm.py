@@ -112,7 +112,7 @@ def transposed(view):
     return view._replace(shape=(e, q, p), stride=(se, sq, sp))
 
 
-def _check_operand_types(a_name, a, b_name, b):
+def check_operand_types(a_name, a, b_name, b):
     allowed = ("bf16",) if a.device[0] == "cuda" else ("bf16", "f32")
     _check_type(a_name, a, allowed, a.device, " on CUDA" if a.device[0] == "cuda" else "")
     if b.dtype != a.dtype:
@@ -120,7 +120,7 @@ def _check_operand_types(a_name, a, b_name, b):
     _check_type(b_name, b, (a.dtype,), a.device)
 
 
-def _check_offs(offs, experts, device):
+def check_offs(offs, experts, device):
     _check_type("offs", offs, ("i32",), device)
     if len(offs.shape) != 1 or (experts is not None and offs.shape[0] != experts):
         refuse("offs", f"[{'E' if experts is None else experts}], one end row per expert", offs)
@@ -144,13 +144,13 @@ def forward_call(mat_a, mat_b, offs, *, out=None, out_dtype=None, tail="leave"):
         refuse("mat_a", "two dimensions, [M, K]", mat_a)
     if len(mat_b.shape) != 3:
         refuse("mat_b", "three dimensions, [E, K, N]", mat_b)
-    _check_operand_types("mat_a", mat_a, "mat_b", mat_b)
+    check_operand_types("mat_a", mat_a, "mat_b", mat_b)
     experts, k, n = mat_b.shape
     if mat_a.shape[1] != k:
         refuse("mat_a", f"[M, {k}] to fit mat_b {list(mat_b.shape)}", mat_a)
     enk = weight_storage("mat_b", mat_b, "[E, K, N]") == "columns"
     check_rows("mat_a", mat_a, k)
-    _check_offs(offs, experts, mat_a.device)
+    check_offs(offs, experts, mat_a.device)
     rows = mat_a.shape[0]
     if out is None:
         d = View((rows, n), (n, 1), _d_dtype(mat_a.dtype, out_dtype), mat_a.device)
@@ -177,14 +177,14 @@ def wgrad_call(grad_out, mat_a, offs, *, out=None, out_dtype=None, accumulate=Fa
     for name, view in ((dy_name, grad_out), (x_name, mat_a)):
         if len(view.shape) != 2:
             refuse(name, "two dimensions", view)
-    _check_operand_types(dy_name, grad_out, x_name, mat_a)
+    check_operand_types(dy_name, grad_out, x_name, mat_a)
     check_rows(dy_name, grad_out)
     check_rows(x_name, mat_a)
     rows, n = grad_out.shape
     k = mat_a.shape[1]
     if mat_a.shape[0] != rows:
         refuse(x_name, f"{rows} rows, as many as {dy_name}", mat_a)
-    _check_offs(offs, None, grad_out.device)
+    check_offs(offs, None, grad_out.device)
     experts = offs.shape[0]
     enk = True
     if out is None:

@@ -7,18 +7,21 @@ import threading
 from . import _library
 from ._gemm import CPU, read_workspace_fault
 
-_ALIGNMENT = 256
+ALIGNMENT = 256
 _threads = threading.local()
 _lock = threading.Lock()
 _fault = None
 
 
+def aligned(address, size_bytes):
+    """(address, bytes) at the next aligned address; the memory has ALIGNMENT bytes to spare."""
+    return address + -address % ALIGNMENT, size_bytes
+
+
 class _HostWorkspace:
     def __init__(self, size_bytes):
-        self._memory = (ctypes.c_char * (size_bytes + _ALIGNMENT))()  # zeroed by ctypes
-        address = ctypes.addressof(self._memory)
-        self.data = address + -address % _ALIGNMENT
-        self.size_bytes = size_bytes
+        self._memory = (ctypes.c_char * (size_bytes + ALIGNMENT))()  # zeroed by ctypes
+        self.data, self.size_bytes = aligned(ctypes.addressof(self._memory), size_bytes)
         self.fault_word = ctypes.c_uint64.from_address(self.data)
 
 

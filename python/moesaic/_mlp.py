@@ -35,26 +35,32 @@ def check(views, order):
         if len(views[name].shape) != rank:
             refuse(name, f"{rank} dimension(s)", views[name])
     x, w_up_gate, w_down, offs = (views[name] for name in INPUTS)
-    if x.dtype not in ("bf16", "f32"):
-        refuse("x", "bf16 or f32", x)
     rows, d = x.shape
     experts, h = w_down.shape[0], w_down.shape[2]
     for name, view, shape in (("w_up_gate", w_up_gate, (experts, 2 * h, d)),
                               ("w_down", w_down, (experts, d, h))):
-        if view.dtype != x.dtype:
-            refuse(name, f"{x.dtype}, the type of x", view)
-        if tuple(view.shape) != shape:
-            refuse(name, f"{list(shape)} ([E, 2h, d] and [E, d, h] of x [M, d])", view)
-        if _gemm.weight_storage(name, view, str(list(shape))) != "rows":
-            refuse(name, "row-major storage (.contiguous() makes it so); weights are never copied in "
-                   "silence", view)
+        _gemm.check_operand_types("x", x, name, view)
+        check_weights(name, view, shape, " ([E, 2h, d] and [E, d, h] of x [M, d])")
     _gemm.check_rows("x", x, d)
-    if offs.dtype != "i32" or tuple(offs.shape) != (experts,):
-        refuse("offs", f"int32 [{experts}], one end row per expert", offs)
-    for name in INPUTS[1:]:
-        if views[name].device != x.device:
-            refuse(name, "memory on the device of x", views[name])
+    _gemm.check_offs(offs, experts, x.device)
     return Call(x.dtype, x.device, experts, rows, d, h, order)
+
+
+def check_weights(name, view, shape, why=""):
+    """Row-major [E, rows, columns] storage, of weights or of their gradient."""
+    if tuple(view.shape) != shape:
+        refuse(name, f"{list(shape)}{why}", view)
+    if _gemm.weight_storage(name, view, str(list(shape))) != "rows":
+        refuse(name, "row-major storage (.contiguous() makes it so); weights are never copied in "
+               "silence", view)
+
+
+def layout(args_type, views):
+    """The arguments of a call without their addresses, to be shared by calls that run at once."""
+    args = args_type()
+    for name, view in views.items():
+        setattr(args, name, _gemm.to_struct(view))
+    return args
 
 
 class Plan:
@@ -62,7 +68,7 @@ class Plan:
 
     def __init__(self, call, *, save, tail, wgrad_dtype=None, accumulate=False, num_sms=0,
                  names=None):
-        self._library = _library.load()
+        self._library = library = _library.load()
         self._names = names
         problem = _library.ExpertMlpProblem(
             format=_gemm.FORMATS[call.dtype], order=ORDERS[call.order],
@@ -70,31 +76,39 @@ class Plan:
             wgrad_dtype=_gemm.DTYPES[wgrad_dtype or call.dtype], accumulate_wgrad=int(accumulate),
             num_experts=call.experts, max_rows=call.rows, d=call.d, h=call.h)
         handle = ctypes.c_void_p()
-        _library.check(self._library.moesaic_expert_mlp_create(
+        _library.check(library.moesaic_expert_mlp_create(
             problem, _gemm.to_device(call.device), _library.PlanOptions(num_sms=num_sms), handle),
             names)
         self._handle = handle.value
-        self.forward_bytes = self._library.moesaic_expert_mlp_forward_workspace_bytes(handle)
-        self.backward_bytes = self._library.moesaic_expert_mlp_backward_workspace_bytes(handle)
+        # Workspaces keep records between calls; the scratch, their larger part, keeps nothing.
+        self.forward_scratch_bytes = library.moesaic_expert_mlp_forward_scratch_bytes(handle)
+        self.backward_scratch_bytes = library.moesaic_expert_mlp_backward_scratch_bytes(handle)
+        self.forward_bytes = (library.moesaic_expert_mlp_forward_workspace_bytes(handle) -
+                              self.forward_scratch_bytes)
+        self.backward_bytes = (library.moesaic_expert_mlp_backward_workspace_bytes(handle) -
+                               self.backward_scratch_bytes)
 
     def __del__(self):
         if getattr(self, "_handle", None):
             self._library.moesaic_expert_mlp_destroy(self._handle)
 
-    def _run(self, function, args_type, tensors, workspace, stream):
-        args = args_type()
-        for name, (view, address) in tensors.items():
-            setattr(args, name, _gemm.to_struct(view, address))
-        _library.check(function(self._handle, args, _library.Workspace(*workspace), stream),
-                       self._names)
+    def _run(self, function, shared, addresses, workspace, scratch, stream):
+        args = type(shared).from_buffer_copy(shared)
+        for name, address in addresses.items():
+            getattr(args, name).data = address
+        args.scratch.data, args.scratch.size_bytes = scratch
+        status = function(self._handle, args, _library.Workspace(*workspace), stream)
+        if status:
+            raise _library.error(status, self._names)
 
-    def forward(self, tensors, workspace, stream=None):
-        """`tensors`: (view, address) of x, w_up_gate, w_down, offs, y, and of u where it is saved;
-        `workspace`: (address, bytes)."""
-        self._run(self._library.moesaic_expert_mlp_forward, _library.ExpertMlpForwardArgs, tensors,
-                  workspace, stream)
+    def forward(self, shared, addresses, workspace, scratch, stream=None):
+        """`shared`: a layout of x, w_up_gate, w_down, offs, y, and of u where it is saved, whose
+        addresses come by the same names. `workspace`, `scratch`: (address, bytes)."""
+        self._run(self._library.moesaic_expert_mlp_forward, shared, addresses, workspace, scratch,
+                  stream)
 
-    def backward(self, tensors, workspace, stream=None):
-        """The same with dy, x, w_up_gate, w_down, offs, u, dx, dw_up_gate and dw_down."""
-        self._run(self._library.moesaic_expert_mlp_backward, _library.ExpertMlpBackwardArgs,
-                  tensors, workspace, stream)
+    def backward(self, shared, addresses, workspace, scratch, stream=None):
+        """The same with dy, x, w_up_gate, w_down, offs, u, and those of dx, dw_up_gate and dw_down
+        that are wanted."""
+        self._run(self._library.moesaic_expert_mlp_backward, shared, addresses, workspace, scratch,
+                  stream)

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from . import _gemm, _host, _mlp
+from . import _gemm, _host, _library, _mlp
 from ._errors import refuse
 from ._gemm import CPU, View
 
@@ -111,8 +111,11 @@ def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, out=None):
     out = _empty(call.rows_of(call.d)) if out is None else out
     arrays["y"], views["y"] = out, _view("out", out)
     plan = _mlp.Plan(call, save=False, tail=tail, names={"y": "out"})
-    scratch = _host.workspace(plan.forward_bytes)
-    plan.forward({name: (views[name], array.ctypes.data) for name, array in arrays.items()},
-                 (scratch.data, scratch.size_bytes))
-    _host.collect_fault(scratch)
+    workspace = _host.workspace(plan.forward_bytes)
+    intermediates = _empty(View((plan.forward_scratch_bytes // 4 + 64,), (1,), "f32", CPU))
+    plan.forward(_mlp.layout(_library.ExpertMlpForwardArgs, views),
+                 {name: array.ctypes.data for name, array in arrays.items()},
+                 (workspace.data, workspace.size_bytes),
+                 _host.aligned(intermediates.ctypes.data, plan.forward_scratch_bytes))
+    _host.collect_fault(workspace)
     return out

@@ -12,31 +12,13 @@ from .. import _gemm, _host
 from .._errors import DeviceFailure, Error, InvalidArgument, Unsupported, refuse
 from .._gemm import Candidate, Fault
 from .._library import version
-from . import _execute, _ops, _workspace
+from . import _arguments, _execute, _ops, _workspace
 from ._execute import set_num_sms
 
 __all__ = ["Candidate", "DeviceFailure", "Error", "Fault", "InvalidArgument", "Unsupported",
            "candidates", "grouped_mm", "read_fault", "set_num_sms", "version", "wgrad"]
 
 _TAILS = (None, "zero", "leave")
-
-
-def _autocast(*tensors):
-    """Under autocast the operands become BF16, the one 16-bit type of the kernels."""
-    kind = tensors[0].device.type
-    if not torch.is_autocast_enabled(kind):
-        return tensors
-    dtype = torch.get_autocast_dtype(kind)
-    if dtype != torch.bfloat16:
-        refuse("autocast", f"dtype torch.bfloat16 for {kind}", dtype)
-    return tuple(tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
-                 for tensor in tensors)
-
-
-def _check_tensors(**tensors):
-    for argument, tensor in tensors.items():
-        if not isinstance(tensor, torch.Tensor):
-            refuse(argument, "a tensor", type(tensor).__name__)
 
 
 def grouped_mm(mat_a, mat_b, *, offs, bias=None, out_dtype=None, out=None, input_grad_out=None,
@@ -77,8 +59,8 @@ def grouped_mm(mat_a, mat_b, *, offs, bias=None, out_dtype=None, out=None, input
             return _execute.forward(mat_a, mat_b, offs, out, out_dtype, zero_tail)
         if out is None:
             return _ops.GroupedMm.apply(mat_a, mat_b, offs, out_dtype, zero_tail)
-    _check_tensors(mat_a=mat_a, mat_b=mat_b, offs=offs)
-    mat_a, mat_b = _autocast(mat_a, mat_b)
+    _arguments.check_tensors(mat_a=mat_a, mat_b=mat_b, offs=offs)
+    mat_a, mat_b = _arguments.autocast(mat_a, mat_b)
     if mat_a.dim() == 2 and mat_b.dim() == 2:
         _refuse_for_two_by_two(input_grad_out=input_grad_out, wgrad_out=wgrad_out, tail=tail,
                                accumulate_wgrad=accumulate_wgrad or None)
@@ -100,46 +82,21 @@ def _refuse_for_two_by_two(**arguments):
                    "a tensor" if isinstance(value, torch.Tensor) else repr(value))
 
 
-def _refuse_unused(argument, buffer, operand_name, operand):
-    """A buffer that backward would never write must not look as if it had been written."""
-    if buffer is not None and not operand.requires_grad:
-        refuse(argument, f"None, since {operand_name} requires no gradient", "a tensor")
-
-
-def _check_buffer(argument, buffer, mat_a):
-    """What every buffer of the caller has to be, as far as its shape is not concerned."""
-    _check_tensors(**{argument: buffer})
-    if buffer.requires_grad:
-        refuse(argument, "a tensor that requires no gradient (.detach() it)", "one that does")
-    if buffer.device != mat_a.device:
-        refuse(argument, f"memory on {mat_a.device}", f"memory on {buffer.device}")
-    if not torch.compiler.is_compiling():
-        _execute.check_address(argument, buffer)
-
-
 def _managed(mat_a, mat_b, offs, buffers, out_dtype, zero_tail, accumulate):
     """Checks all buffers, those of backward too, then runs what is to be run now."""
     out, input_grad_out, wgrad_out = buffers
     _execute.describe_forward(mat_a, mat_b, offs, out, out_dtype, zero_tail)
     if out is not None:
-        _check_buffer("out", out, mat_a)
+        _arguments.check_buffer("out", out, mat_a)
     if input_grad_out is not None:
-        _check_buffer("input_grad_out", input_grad_out, mat_a)
-        if input_grad_out.dtype != mat_a.dtype or input_grad_out.shape[0] != mat_a.shape[0]:
-            refuse("input_grad_out", f"{list(mat_a.shape)} of {mat_a.dtype}, as mat_a",
-                   _execute.view("input_grad_out", input_grad_out))
-        _gemm.check_rows("input_grad_out", _execute.view("input_grad_out", input_grad_out),
-                         mat_a.shape[1])
+        _arguments.check_input_grad_out(input_grad_out, "mat_a", mat_a)
     if wgrad_out is not None:
-        _check_buffer("wgrad_out", wgrad_out, mat_a)
-        described = _execute.view("wgrad_out", wgrad_out)
-        if described.dtype not in (("f32",) if mat_a.dtype == torch.float32 else ("bf16", "f32")):
-            refuse("wgrad_out", "float32, or bfloat16 for bfloat16 operands", described)
+        described = _arguments.check_weight_grad_out("wgrad_out", wgrad_out, mat_a)
         experts, k, n = mat_b.shape
         _gemm.check_weight_gradient("wgrad_out", described, experts, n, k)
     if torch.is_grad_enabled():
-        _refuse_unused("input_grad_out", input_grad_out, "mat_a", mat_a)
-        _refuse_unused("wgrad_out", wgrad_out, "mat_b", mat_b)
+        _arguments.refuse_unused("input_grad_out", input_grad_out, "mat_a", mat_a)
+        _arguments.refuse_unused("wgrad_out", wgrad_out, "mat_b", mat_b)
     if _execute.wants_grad(mat_a, mat_b):
         return _ops.Managed.apply(mat_a, mat_b, offs, buffers, out_dtype, zero_tail, accumulate)
     if out is None:
@@ -156,8 +113,8 @@ def wgrad(grad_out, mat_a, *, offs, out=None, accumulate=False, out_dtype=None):
     without `out`.
     """
     if not _execute.is_plain(grad_out, mat_a, offs):
-        _check_tensors(grad_out=grad_out, mat_a=mat_a, offs=offs)
-        grad_out, mat_a = _autocast(grad_out, mat_a)
+        _arguments.check_tensors(grad_out=grad_out, mat_a=mat_a, offs=offs)
+        grad_out, mat_a = _arguments.autocast(grad_out, mat_a)
     return _wgrad(grad_out, mat_a, offs, out, bool(accumulate), out_dtype, ("grad_out", "mat_a"))
 
 

@@ -16,13 +16,13 @@ _DTYPE_NAMES = {torch.bfloat16: "bf16", torch.float32: "f32", torch.int32: "i32"
 _DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 _MOST_PLANS = 8192  # a plan is small; more than this many come from shapes that never repeat
 
-_plans = {}
+plans = {}
 _num_sms = 0
-_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
 # A buffer that autograd saved elsewhere must not change unnoticed.
-_increment_version = torch.autograd.graph.increment_version
+increment_version = torch.autograd.graph.increment_version
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _is_compiling = torch.compiler.is_compiling
 _any_autocast = torch._C._is_any_autocast_enabled
@@ -49,6 +49,10 @@ def set_num_sms(num_sms):
     if isinstance(num_sms, bool) or not isinstance(num_sms, int) or num_sms < 0:
         refuse("n", "0 for all, or a positive number of SMs", repr(num_sms))
     _num_sms = num_sms
+
+
+def num_sms():
+    return _num_sms
 
 
 def dtype_name(dtype):
@@ -102,10 +106,10 @@ class _Entry:
         self.dtype = dtype
 
 
-def _remember(key, entry):
-    if len(_plans) >= _MOST_PLANS:
-        _plans.clear()
-    _plans[key] = entry
+def remember(key, entry):
+    if len(plans) >= _MOST_PLANS:
+        plans.clear()
+    plans[key] = entry
     return entry
 
 
@@ -117,7 +121,7 @@ def _launch(entry, a, b, offs, d, tensors):
     plan, index = entry.plan, entry.index
     if index < 0:
         return _host.execute(plan, *addresses)
-    stream = _raw_stream(index)
+    stream = raw_stream(index)
     workspace, size_bytes = _workspace.address(index, stream, plan.workspace_bytes)
     status = plan.execute(plan.handle, plan.layout, *addresses, workspace, size_bytes, stream)
     if status:
@@ -135,14 +139,14 @@ def forward(mat_a, mat_b, offs, out=None, out_dtype=None, zero_tail=True):
         "out", mat_a.shape, mat_a.stride(), mat_a.dtype, mat_a.device, mat_b.shape, mat_b.stride(),
         mat_b.dtype, mat_b.device, offs.shape, offs.stride(), offs.dtype, offs.device, out_dtype,
         zero_tail, _num_sms, out.shape, out.stride(), out.dtype, out.device)
-    entry = _plans.get(key)
+    entry = plans.get(key)
     if entry is None:
         call, dtype = describe_forward(mat_a, mat_b, offs, out, out_dtype, zero_tail)
-        entry = _remember(key, _Entry(call, dtype, _FORWARD_NAMES, _num_sms))
+        entry = remember(key, _Entry(call, dtype, _FORWARD_NAMES, _num_sms))
     if out is None:
         out = torch.empty(entry.shape, dtype=entry.dtype, device=mat_a.device)
     else:
-        _increment_version(out)
+        increment_version(out)
     _launch(entry, mat_a, mat_b, offs, out, (("mat_a", mat_a), ("mat_b", mat_b), ("out", out)))
     return out
 
@@ -154,15 +158,15 @@ def wgrad(grad_out, mat_a, offs, out=None, out_dtype=None, accumulate=False,
            mat_a.stride(), mat_a.dtype, mat_a.device, offs.shape, offs.stride(), offs.dtype,
            offs.device, out_dtype, accumulate, names, _num_sms,
            None if out is None else (out.shape, out.stride(), out.dtype, out.device))
-    entry = _plans.get(key)
+    entry = plans.get(key)
     if entry is None:
         call, dtype = describe_wgrad(grad_out, mat_a, offs, out, out_dtype, accumulate, names)
         mapped = {"a": names[0], "b": names[1], "d": "out"}
-        entry = _remember(key, _Entry(call, dtype, mapped, _num_sms))
+        entry = remember(key, _Entry(call, dtype, mapped, _num_sms))
     if out is None:
         out = torch.empty(entry.shape, dtype=entry.dtype, device=mat_a.device)
     else:
-        _increment_version(out)
+        increment_version(out)
     _launch(entry, grad_out, mat_a, offs, out,
             ((names[0], grad_out), (names[1], mat_a), ("out", out)))
     return out

@@ -9,16 +9,16 @@ import torch
 
 from . import _execute
 
-_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
-_library = torch.library.Library("moesaic", "DEF")
-_library.define("grouped_mm(Tensor mat_a, Tensor mat_b, Tensor offs, ScalarType? out_dtype=None, "
-                "bool zero_tail=True) -> Tensor", tags=_TAGS)
-_library.define("grouped_mm_out(Tensor mat_a, Tensor mat_b, Tensor offs, Tensor(a!) out, "
-                "bool zero_tail=False) -> ()", tags=_TAGS)
-_library.define("wgrad(Tensor grad_out, Tensor mat_a, Tensor offs, ScalarType? out_dtype=None) "
-                "-> Tensor", tags=_TAGS)
-_library.define("wgrad_out(Tensor grad_out, Tensor mat_a, Tensor offs, Tensor(a!) out, "
-                "bool accumulate=False) -> ()", tags=_TAGS)
+TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+library = torch.library.Library("moesaic", "DEF")
+library.define("grouped_mm(Tensor mat_a, Tensor mat_b, Tensor offs, ScalarType? out_dtype=None, "
+                "bool zero_tail=True) -> Tensor", tags=TAGS)
+library.define("grouped_mm_out(Tensor mat_a, Tensor mat_b, Tensor offs, Tensor(a!) out, "
+                "bool zero_tail=False) -> ()", tags=TAGS)
+library.define("wgrad(Tensor grad_out, Tensor mat_a, Tensor offs, ScalarType? out_dtype=None) "
+                "-> Tensor", tags=TAGS)
+library.define("wgrad_out(Tensor grad_out, Tensor mat_a, Tensor offs, Tensor(a!) out, "
+                "bool accumulate=False) -> ()", tags=TAGS)
 
 
 def _grouped_mm(mat_a, mat_b, offs, out_dtype=None, zero_tail=True):
@@ -40,28 +40,28 @@ def _wgrad_out(grad_out, mat_a, offs, out, accumulate=False):
 for _name, _kernel in (("grouped_mm", _grouped_mm), ("grouped_mm_out", _grouped_mm_out),
                        ("wgrad", _wgrad), ("wgrad_out", _wgrad_out)):
     for _key in ("CPU", "CUDA"):
-        _library.impl(_name, _kernel, _key)
+        library.impl(_name, _kernel, _key)
 
 
-@torch.library.register_fake("moesaic::grouped_mm", lib=_library)
+@torch.library.register_fake("moesaic::grouped_mm", lib=library)
 def _(mat_a, mat_b, offs, out_dtype=None, zero_tail=True):
     call, dtype = _execute.describe_forward(mat_a, mat_b, offs, None, out_dtype, zero_tail)
     return mat_a.new_empty(call.d.shape, dtype=dtype)
 
 
-@torch.library.register_fake("moesaic::grouped_mm_out", lib=_library)
+@torch.library.register_fake("moesaic::grouped_mm_out", lib=library)
 def _(mat_a, mat_b, offs, out, zero_tail=False):
     _execute.describe_forward(mat_a, mat_b, offs, out, None, zero_tail)
 
 
-@torch.library.register_fake("moesaic::wgrad", lib=_library)
+@torch.library.register_fake("moesaic::wgrad", lib=library)
 def _(grad_out, mat_a, offs, out_dtype=None):
     call, dtype = _execute.describe_wgrad(grad_out, mat_a, offs, None, out_dtype, False,
                                           ("grad_out", "mat_a"))
     return mat_a.new_empty(call.d.shape, dtype=dtype)
 
 
-@torch.library.register_fake("moesaic::wgrad_out", lib=_library)
+@torch.library.register_fake("moesaic::wgrad_out", lib=library)
 def _(grad_out, mat_a, offs, out, accumulate=False):
     _execute.describe_wgrad(grad_out, mat_a, offs, out, None, accumulate, ("grad_out", "mat_a"))
 
@@ -75,7 +75,7 @@ def _is_aligned(tensor, unit):
     return torch.compiler.is_compiling() or tensor.storage_offset() % unit == 0
 
 
-def _as_rows(grad, dtype):
+def as_rows(grad, dtype):
     """A gradient as the kernels read it: autograd may hand in any type and stride (0 after sum)."""
     grad = grad.to(dtype)
     unit = _per_16_bytes(grad)
@@ -123,7 +123,7 @@ def _save(ctx, inputs, output):
 
 def _grouped_mm_backward(ctx, grad):
     mat_a, mat_b, offs = ctx.saved_tensors
-    grad = _as_rows(grad, mat_a.dtype)
+    grad = as_rows(grad, mat_a.dtype)
     grad_a = grad_b = None
     if ctx.needs_input_grad[1]:
         grad_b = _weight_grad(grad, mat_a, mat_b, offs)
@@ -155,9 +155,9 @@ class GroupedMm(torch.autograd.Function):
 
 
 torch.library.register_autograd("moesaic::grouped_mm", _grouped_mm_backward, setup_context=_save,
-                                lib=_library)
+                                lib=library)
 torch.library.register_autograd("moesaic::wgrad", _wgrad_backward, setup_context=_save,
-                                lib=_library)
+                                lib=library)
 
 
 class Managed(torch.autograd.Function):
@@ -182,7 +182,7 @@ class Managed(torch.autograd.Function):
     def backward(ctx, grad):
         mat_a, mat_b, offs = ctx.saved_tensors
         ops = torch.ops.moesaic
-        grad = _as_rows(grad, mat_a.dtype)
+        grad = as_rows(grad, mat_a.dtype)
         grad_a = grad_b = None
         # First the weights' gradient: input_grad_out may be the memory of mat_a.
         if ctx.wgrad_out is not None:
