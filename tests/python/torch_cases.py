@@ -68,6 +68,89 @@ class Case:
             self.dx[low:high] = self.dy[low:high].float() @ self.w[expert].float()
 
 
+def _mlp_device():
+    """CUDA once its kernels of the expert are there, or else the CPU."""
+    if not CUDA:
+        return "cpu"
+    tensors = (torch.zeros(shape, dtype=BF16, device="cuda") for shape in ((8, 8), (1, 16, 8), (1, 8, 8)))
+    try:
+        m.swiglu_mlp(*tensors, offs=offsets([8]), order="up_gate")
+    except m.Unsupported:
+        return "cpu"
+    return "cuda"
+
+
+MLP_DEVICE = _mlp_device()
+MLP_CUDA = MLP_DEVICE == "cuda"
+needs_mlp_cuda = unittest.skipUnless(MLP_CUDA, "needs a CUDA device and CUDA kernels of the expert")
+# Error allowed to an element: a share of the RMS of its row or expert's matrix (U, H and dU are
+# rounded), and two ulps of its own.
+SHARES = {BF16: (0.06, 2.0 ** -7), torch.float32: (2e-5, 2.0 ** -20)}
+
+
+class MlpCase:
+    """A routed SwiGLU expert with a tail of NaN rows, and its FP64 results of the rows before it."""
+
+    def __init__(self, counts=(9, 0, 21), tail=6, d=64, h=48, order="up_gate", dtype=BF16):
+        self.counts, self.used, self.order, self.dtype = list(counts), sum(counts), order, dtype
+        self.rows = self.used + tail
+        generator = torch.Generator().manual_seed(5)
+
+        def normal(*shape, scale=1.0):
+            values = torch.randn(shape, generator=generator) * scale
+            return values.to(dtype).to(MLP_DEVICE)
+        self.x, self.dy = normal(self.rows, d), normal(self.rows, d)
+        self.x[self.used:] = self.dy[self.used:] = float("nan")
+        self.w_up_gate = normal(len(self.counts), 2 * h, d, scale=d ** -0.5)
+        self.w_down = normal(len(self.counts), d, h, scale=h ** -0.5)
+        self.offs = offsets(self.counts).to(MLP_DEVICE)
+
+    def leaves(self):
+        return [tensor.clone().requires_grad_() for tensor in (self.x, self.w_up_gate, self.w_down)]
+
+    def run(self, x, w_up_gate, w_down, **options):
+        return m.swiglu_mlp(x, w_up_gate, w_down, offs=self.offs, order=self.order, **options)
+
+    def forward(self, **options):
+        return self.run(self.x, self.w_up_gate, self.w_down, **options)
+
+    def _exact(self):
+        leaves = [tensor.double().requires_grad_() for tensor in
+                  (self.x[:self.used], self.w_up_gate, self.w_down)]
+        x, w_up_gate, w_down = leaves
+        h = w_down.shape[2]
+        rows = [x[:0] @ w_down[0] @ w_down[0].t()]  # a graph also where no expert has rows
+        for expert, low, high in segments(self.counts):
+            u = x[low:high] @ w_up_gate[expert].t()
+            up, gate = {"up_gate": (u[:, :h], u[:, h:]), "gate_up": (u[:, h:], u[:, :h]),
+                        "interleaved": (u[:, ::2], u[:, 1::2])}[self.order]
+            rows.append((up * torch.nn.functional.silu(gate)) @ w_down[expert].t())
+        return leaves, torch.cat(rows)
+
+    @property
+    def y(self):
+        return self._exact()[1].detach()
+
+    @property
+    def gradients(self):
+        """Of x, w_up_gate and w_down."""
+        leaves, y = self._exact()
+        found = torch.autograd.grad(y, leaves, self.dy[:self.used].double(), allow_unused=True)
+        return [torch.zeros_like(leaf) if gradient is None else gradient
+                for gradient, leaf in zip(found, leaves)]
+
+    def near(self, test, got, want, what=""):
+        """Every element of the rows before the tail within its allowance."""
+        share, ulps = SHARES[self.dtype]
+        test.assertEqual(got.dim(), want.dim(), what)
+        got = got[:len(want)].double()
+        test.assertEqual(tuple(got.shape), tuple(want.shape), what)
+        rms = want.pow(2).mean((-1,) if want.dim() == 2 else (-2, -1), keepdim=True).sqrt()
+        allowed = share * rms + ulps * want.abs() + 1e-9
+        worst = ((got - want).abs() / allowed).nan_to_num(1e9).max().item() if want.numel() else 0
+        test.assertLess(worst, 1, what)
+
+
 class MoesaicTest(unittest.TestCase):
     def setUp(self):
         m.read_fault()

@@ -2,8 +2,7 @@
 """Grouped products for PyTorch tensors: `import moesaic.torch`.
 
 Differentiable, registered with torch.library (torch.compile, opcheck, CUDA graphs), on CUDA (BF16)
-and on the CPU (BF16 and FP32). The fused SwiGLU expert, swiglu_mlp, is not here yet; the NumPy one
-is moesaic.swiglu_mlp.
+and on the CPU (BF16 and FP32).
 """
 
 import torch
@@ -14,9 +13,11 @@ from .._gemm import Candidate, Fault
 from .._library import version
 from . import _arguments, _execute, _ops, _workspace
 from ._execute import set_num_sms
+from ._mlp import swiglu_mlp
 
 __all__ = ["Candidate", "DeviceFailure", "Error", "Fault", "InvalidArgument", "Unsupported",
-           "candidates", "grouped_mm", "read_fault", "set_num_sms", "version", "wgrad"]
+           "candidates", "grouped_mm", "read_fault", "set_num_sms", "swiglu_mlp", "version",
+           "wgrad"]
 
 _TAILS = (None, "zero", "leave")
 

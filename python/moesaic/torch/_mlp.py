@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SwiGLU expert for tensors: what a call must be."""
+
+import torch
+
+from .. import _mlp
+from .._errors import refuse
+from . import _arguments, _execute, _mlp_execute, _mlp_ops
+
+
+def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, recompute=False, x_rows=None, row_weights=None,
+               out=None, input_grad_out=None, w_up_gate_grad_out=None, w_down_grad_out=None,
+               accumulate_wgrad=False):
+    """The SwiGLU expert, (up * silu(gate)) W_down^T with [up gate] = x W_up_gate^T, differentiable.
+
+    x [M, d], w_up_gate [E, 2h, d], w_down [E, d, h], both row-major, offs int32 [E] on the same
+    device -> [M, d]. offs[e] is the end row of expert e; rows at or past offs[-1] are never read,
+    and are zero in a tensor that is made here, output or input gradient, and left in one that is
+    given.
+
+    order            which lines of w_up_gate are up: "up_gate" (the first h), "gate_up" (the last
+                     h) or "interleaved" (the even ones). There is no default.
+    recompute        keep x alone for backward and compute U [M, 2h] again there, instead of keeping
+                     U: the same bits, 2*M*2h bytes less in BF16, 4*M*d*h more FLOPs.
+    out              receives the result; what comes back shares its memory.
+    input_grad_out   receives the gradient of x in backward; may be the memory of x.
+    w_up_gate_grad_out, w_down_grad_out
+                     receive the gradients of the weights, bfloat16 or float32, both of one type;
+                     the weights themselves then get none.
+    accumulate_wgrad adds to these buffers instead.
+
+    A gradient that nothing requires is not computed. A buffer for one that nothing requires is
+    refused, unless gradients are off altogether (torch.no_grad()). The result can be differentiated
+    once. Wrong offsets harm nothing; read_fault() tells of them. Raises InvalidArgument by the
+    argument's name before anything is launched.
+    """
+    _arguments.check_tensors(x=x, w_up_gate=w_up_gate, w_down=w_down, offs=offs)
+    for argument, value in (("x_rows", x_rows), ("row_weights", row_weights)):
+        if value is not None:
+            refuse(argument, "None (not written yet)", type(value).__name__)
+    x, w_up_gate, w_down = _arguments.autocast(x, w_up_gate, w_down)
+    inputs = (x, w_up_gate, w_down, offs)
+    buffers = _mlp_ops.Buffers(out, input_grad_out, w_up_gate_grad_out, w_down_grad_out)
+    if accumulate_wgrad and w_up_gate_grad_out is None and w_down_grad_out is None:
+        refuse("w_up_gate_grad_out", "a buffer, or one for w_down_grad_out, since accumulate_wgrad "
+               "is True", None)
+    if any(buffer is not None for buffer in buffers):
+        _check_buffers(inputs, buffers, order)
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs[:3]):
+        return _mlp_ops.SwigluMlp.apply(*inputs, order, bool(recompute), buffers,
+                                        bool(accumulate_wgrad))
+    y, _ = _mlp_ops.forward(inputs, out, order, False, out is None)
+    return y
+
+
+def _check_buffers(inputs, buffers, order):
+    """All of them, those of backward too."""
+    x, w_up_gate, w_down, _ = inputs
+    _mlp_execute.describe(*inputs, order)
+    if buffers.out is not None:
+        _arguments.check_buffer("out", buffers.out, x)
+        _arguments.check_rows_like("out", buffers.out, "x", x)
+    if buffers.input_grad is not None:
+        _arguments.check_input_grad_out(buffers.input_grad, "x", x)
+    dtypes = {}
+    for argument, buffer, weights in (
+            ("w_up_gate_grad_out", buffers.w_up_gate_grad, w_up_gate),
+            ("w_down_grad_out", buffers.w_down_grad, w_down)):
+        if buffer is not None:
+            view = _arguments.check_weight_grad_out(argument, buffer, x)
+            _mlp.check_weights(argument, view, tuple(weights.shape))
+            dtypes[argument] = view
+    if len({view.dtype for view in dtypes.values()}) == 2:
+        refuse("w_down_grad_out", f"{dtypes['w_up_gate_grad_out'].dtype}, the type of "
+               "w_up_gate_grad_out", dtypes["w_down_grad_out"])
+    if torch.is_grad_enabled():
+        _arguments.refuse_unused("input_grad_out", buffers.input_grad, "x", x)
+        _arguments.refuse_unused("w_up_gate_grad_out", buffers.w_up_gate_grad, "w_up_gate", w_up_gate)
+        _arguments.refuse_unused("w_down_grad_out", buffers.w_down_grad, "w_down", w_down)

@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""moesaic.torch.swiglu_mlp: results and gradients against FP64, tails, the caller's buffers, what is
+saved and what is computed."""
+
+import unittest
+from unittest import mock
+
+from torch_cases import BF16, MLP_CUDA, MLP_DEVICE, MlpCase, MoesaicTest, offsets
+
+import torch
+
+import moesaic.torch as m
+from moesaic.torch import _mlp_execute
+
+ORDERS = ("up_gate", "gate_up", "interleaved")
+DTYPES = (BF16,) if MLP_CUDA else (BF16, torch.float32)
+
+
+class Forward(MoesaicTest):
+    def test_three_orders(self):
+        # Gate and up interleaved against concatenated: sonic-moe#45, ROCm/ATOM#885.
+        for dtype in DTYPES:
+            for order in ORDERS:
+                case = MlpCase(order=order, dtype=dtype)
+                case.near(self, case.forward(), case.y, f"{order} {dtype}")
+
+    def test_a_fresh_output_has_zero_tail_rows(self):
+        for counts in ([9, 0, 21], [0, 0, 0], [1] * 9):
+            case = MlpCase(counts)
+            freed = [torch.full((case.rows, 64), float("nan"), dtype=BF16, device=MLP_DEVICE)
+                     for _ in range(8)]
+            del freed
+            y = case.forward()
+            self.same(y[case.used:], torch.zeros(6, 64, device=MLP_DEVICE), counts)
+
+    def test_out_keeps_its_tail_and_its_neighbours(self):
+        case = MlpCase()
+        wide = torch.full((56, 192), 7.0, dtype=BF16, device=MLP_DEVICE)
+        out = wide[10:46, 64:128]
+        result = case.forward(out=out)
+        self.assertEqual(result.data_ptr(), out.data_ptr())
+        case.near(self, out, case.y)
+        out[:case.used] = 7.0
+        self.same(wide, torch.full_like(wide, 7.0), "a row past offs[-1] or outside out")
+
+    def test_columns_of_a_wider_x(self):
+        case = MlpCase()
+        plain = case.forward()
+        case.x = torch.cat([case.x * float("nan"), case.x], 1)[:, 64:]
+        self.same(case.forward(), plain)
+
+    def test_no_tokens(self):
+        # A rank without tokens has experts all the same: pytorch#192497.
+        case = MlpCase([0, 0, 0], tail=0)
+        x, w_up_gate, w_down = case.leaves()
+        y = m.swiglu_mlp(x, w_up_gate, w_down, offs=case.offs, order="up_gate")
+        y.sum().backward()
+        self.assertEqual((tuple(y.shape), tuple(x.grad.shape)), ((0, 64), (0, 64)))
+        self.same(w_up_gate.grad, torch.zeros_like(w_up_gate))
+        self.same(w_down.grad, torch.zeros_like(w_down))
+
+    def test_rows_do_not_depend_on_their_neighbours(self):
+        case = MlpCase([9, 0, 21], tail=0)
+        y = case.forward()
+        case.x[9:] = float("nan")
+        self.same(case.forward()[:9], y[:9])
+
+    def test_wrong_offsets_are_reported_and_contained(self):
+        case = MlpCase()
+        y = case.forward()
+        wrong = torch.tensor([9, 4, 30], dtype=torch.int32, device=MLP_DEVICE)
+        got = m.swiglu_mlp(case.x, case.w_up_gate, case.w_down, offs=wrong, order="up_gate")
+        self.assertEqual(m.read_fault(), m.Fault("offs_not_monotonic", 1, 4))
+        self.assertIsNone(m.read_fault())
+        self.same(got[:4], y[:4], "rows of expert 0 alone")
+
+    def test_a_part_of_the_device(self):
+        case = MlpCase()
+        y = case.forward()
+        try:
+            m.set_num_sms(1)
+            case.near(self, case.forward(), case.y)
+        finally:
+            m.set_num_sms(0)
+        self.same(case.forward(), y)
+
+
+class Gradients(MoesaicTest):
+    def test_against_fp64_with_nan_tails(self):
+        # Three leaks of the tail: transformers#45621, #48205; torchtitan#1237.
+        for dtype in DTYPES:
+            for order in ORDERS:
+                for recompute in (False, True):
+                    case = MlpCase(order=order, dtype=dtype)
+                    leaves = case.leaves()
+                    case.run(*leaves, recompute=recompute).backward(case.dy)
+                    what = f"{order} {dtype} recompute {recompute}"
+                    for got, want in zip((leaf.grad for leaf in leaves), case.gradients):
+                        case.near(self, got, want, what)
+                    self.same(leaves[0].grad[case.used:], torch.zeros(6, 64, device=MLP_DEVICE), what)
+
+    def test_routings_that_have_broken_kernels(self):
+        for counts in ([0, 0, 0], [0, 21, 0], [5, 7, 9, 11], [1] * 40, [130, 1, 0, 65],
+                       [150, 64, 0, 200, 0]):
+            case = MlpCase(counts)
+            leaves = case.leaves()
+            y = case.run(*leaves)
+            y.backward(case.dy)
+            case.near(self, y.detach(), case.y, counts)
+            for got, want in zip((leaf.grad for leaf in leaves), case.gradients):
+                case.near(self, got, want, counts)
+            for expert in (expert for expert, count in enumerate(counts) if count == 0):
+                self.assertFalse(leaves[1].grad[expert].any() or leaves[2].grad[expert].any(), counts)
+
+    def test_recompute_gives_the_bits_of_save(self):
+        case = MlpCase()
+        results = []
+        for recompute in (False, True):
+            leaves = case.leaves()
+            y = case.run(*leaves, recompute=recompute)
+            y.backward(case.dy)
+            results.append([y.detach(), *(leaf.grad for leaf in leaves)])
+        for save, recompute in zip(*results):
+            self.same(recompute, save)
+
+    def test_freed_nan_reaches_no_gradient(self):
+        # Blocks that the caching allocator hands out again, in a second backward: pytorch#193633.
+        case = MlpCase()
+        first = None
+        for number in range(2):
+            freed = [torch.full((size,), float("nan"), dtype=BF16, device=MLP_DEVICE)
+                     for size in (36 * 64, 36 * 96, 36 * 48, 3 * 96 * 64) for _ in range(4)]
+            del freed
+            leaves = case.leaves()
+            case.run(*leaves, recompute=number == 1).backward(case.dy)
+            found = [leaf.grad for leaf in leaves]
+            first = first or found
+            for got, want in zip(found, first):
+                self.same(got, want, number)
+
+    def test_expanded_gradient(self):
+        # sum() hands in strides of 0: torchtitan#1265, pytorch#155466.
+        case = MlpCase(tail=0)
+        case.dy = torch.ones_like(case.dy)
+        leaves = case.leaves()
+        case.run(*leaves).sum().backward()
+        for got, want in zip((leaf.grad for leaf in leaves), case.gradients):
+            case.near(self, got, want)
+
+    def test_frozen_parts_are_not_computed(self):
+        case = MlpCase()
+        for number in range(1, 8):
+            wanted = [bool(number & bit) for bit in (1, 2, 4)]
+            leaves = [leaf if want else leaf.detach() for leaf, want in zip(case.leaves(), wanted)]
+            with mock.patch.object(_mlp_execute, "backward", wraps=_mlp_execute.backward) as spy:
+                case.run(*leaves).backward(case.dy)
+            self.assertEqual([gradient is not None for gradient in spy.call_args.args[6]], wanted)
+            for leaf, want, gradient in zip(leaves, wanted, case.gradients):
+                if want:
+                    case.near(self, leaf.grad, gradient, number)
+                else:
+                    self.assertIsNone(leaf.grad)
+
+    def test_a_second_derivative_is_refused_by_name(self):
+        case = MlpCase(tail=0)
+        x, w_up_gate, w_down = case.leaves()
+        main = torch.zeros_like(w_down)
+        for buffers in ({}, {"w_down_grad_out": main}):
+            y = case.run(x, w_up_gate, w_down, **buffers)
+            (dx,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+            with self.assertRaisesRegex(m.Unsupported, "^swiglu_mlp: expected to be differentiated once"):
+                dx.sum().backward()
+
+    @unittest.skipIf(MLP_CUDA, "the CUDA kernels take no FP32 operands")
+    def test_against_differences(self):
+        case = MlpCase([3, 0, 4], tail=1, d=16, h=8, dtype=torch.float32)
+        case.x[case.used:] = 0  # of rows that reach no result the difference is zero as well
+        torch.autograd.gradcheck(case.run, case.leaves(), eps=1e-2, atol=5e-2, rtol=5e-2)
+
+    def test_writing_into_a_saved_tensor_is_noticed(self):
+        case = MlpCase(tail=0)
+        x, w_up_gate, w_down = case.leaves()
+        hidden = x * 1
+        y = case.run(hidden, w_up_gate, w_down)
+        with torch.no_grad():
+            case.run(case.x, case.w_up_gate, case.w_down, out=hidden.detach())
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            y.backward(case.dy)
+
+
+class Buffers(MoesaicTest):
+    def test_all_of_them(self):
+        for recompute in (False, True):
+            case = MlpCase()
+            x, w_up_gate, w_down = case.leaves()
+            out = torch.full_like(case.x, 7.0)
+            dx = torch.full_like(case.x, 7.0)
+            up, down = (torch.full(w.shape, 5.0, device=MLP_DEVICE) for w in (w_up_gate, w_down))
+            y = case.run(x, w_up_gate, w_down, recompute=recompute, out=out, input_grad_out=dx,
+                         w_up_gate_grad_out=up, w_down_grad_out=down, accumulate_wgrad=True)
+            self.assertEqual(y.data_ptr(), out.data_ptr())
+            y.backward(case.dy)
+            case.near(self, out, case.y)
+            case.near(self, dx, case.gradients[0])
+            case.near(self, up - 5, case.gradients[1])
+            case.near(self, down - 5, case.gradients[2])
+            self.same(up[1], torch.full_like(up[1], 5.0), "the expert without rows")
+            for buffer in (out, dx):
+                self.same(buffer[case.used:], torch.full_like(buffer[case.used:], 7.0), "tail")
+            self.same(x.grad, dx)
+            self.assertIsNone(w_up_gate.grad)
+            self.assertIsNone(w_down.grad)
+
+    def test_input_gradient_may_take_the_place_of_x(self):
+        for recompute in (False, True):
+            case = MlpCase(tail=0)
+            x, w_up_gate, w_down = case.leaves()
+            y = case.run(x, w_up_gate, w_down, recompute=recompute, input_grad_out=x.detach())
+            y.backward(case.dy, retain_graph=True)
+            case.near(self, x.detach(), case.gradients[0])
+            case.near(self, w_up_gate.grad, case.gradients[1], "it must see the old x")
+            case.near(self, w_down.grad, case.gradients[2], "it must see the old x")
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                y.backward(case.dy)  # x is gone
+
+    def test_old_content_is_not_read_without_accumulation(self):
+        case = MlpCase()
+        up, down = (torch.full(w.shape, float("nan"), device=MLP_DEVICE)
+                    for w in (case.w_up_gate, case.w_down))
+        case.run(*case.leaves(), w_up_gate_grad_out=up, w_down_grad_out=down).backward(case.dy)
+        case.near(self, up, case.gradients[1])
+        case.near(self, down, case.gradients[2])
+
+    def test_steps_accumulate_in_fp32(self):
+        # BF16 in, FP32 main_grad: torchao#4473, Primus-Turbo#454.
+        case = MlpCase(tail=0)
+        up, down = (torch.zeros(w.shape, device=MLP_DEVICE) for w in (case.w_up_gate, case.w_down))
+        for _ in range(3):
+            case.run(*case.leaves(), w_up_gate_grad_out=up, w_down_grad_out=down,
+                     accumulate_wgrad=True).backward(case.dy)
+        case.near(self, up / 3, case.gradients[1])
+        case.near(self, down / 3, case.gradients[2])
+
+    def test_a_buffer_for_one_weight_alone(self):
+        for accumulate in (False, True):
+            case = MlpCase()
+            x, w_up_gate, w_down = case.leaves()
+            up = torch.full(w_up_gate.shape, 5.0, device=MLP_DEVICE)
+            case.run(x, w_up_gate, w_down, w_up_gate_grad_out=up,
+                     accumulate_wgrad=accumulate).backward(case.dy)
+            case.near(self, up - 5 if accumulate else up, case.gradients[1])
+            self.assertIsNone(w_up_gate.grad)
+            self.assertEqual(w_down.grad.dtype, w_down.dtype)
+            case.near(self, w_down.grad, case.gradients[2])
+
+    def test_a_layer_need_not_know_that_it_is_evaluated(self):
+        case = MlpCase()
+        main = torch.full(case.w_down.shape, 5.0, device=MLP_DEVICE)
+        with torch.no_grad():
+            y = case.run(*case.leaves(), input_grad_out=torch.empty_like(case.x),
+                         w_down_grad_out=main, accumulate_wgrad=True)
+        case.near(self, y, case.y)
+        self.same(main, torch.full_like(main, 5.0))
+
+
+class Memory(MoesaicTest):
+    def saved_bytes(self, call):
+        storages = {}
+
+        def keep(tensor):
+            storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            call()
+        return sum(storages.values())
+
+    def test_recompute_saves_u_and_nothing_else(self):
+        case = MlpCase([40, 0, 56], tail=0)
+        save = self.saved_bytes(lambda: case.run(*case.leaves()))
+        recompute = self.saved_bytes(lambda: case.run(*case.leaves(), recompute=True))
+        u = 96 * 2 * 48 * 2
+        self.assertEqual(save - recompute, u)
+        inputs = (case.x, case.w_up_gate, case.w_down, case.offs)
+        self.assertEqual(recompute, sum(tensor.untyped_storage().nbytes() for tensor in inputs))
+
+    def test_u_is_not_made_where_no_gradient_is_wanted(self):
+        case = MlpCase()
+        with mock.patch.object(_mlp_execute, "forward", wraps=_mlp_execute.forward) as spy:
+            case.run(case.x, case.w_up_gate, case.w_down)
+            with torch.no_grad():
+                case.run(*case.leaves())
+            case.run(*case.leaves())
+        self.assertEqual([call.args[6] for call in spy.call_args_list], [False, False, True])
+
+
+if __name__ == "__main__":
+    unittest.main()
