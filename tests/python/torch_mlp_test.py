@@ -284,6 +284,35 @@ class Memory(MoesaicTest):
         inputs = (case.x, case.w_up_gate, case.w_down, case.offs)
         self.assertEqual(recompute, sum(tensor.untyped_storage().nbytes() for tensor in inputs))
 
+    def peak_bytes(self, call):
+        """The most that tensors made by `call` held at once."""
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        with torch.profiler.profile(activities=activities, profile_memory=True, acc_events=True) as profile:
+            call()
+        live = peak = 0
+        events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+        for event in sorted(events, key=lambda event: event.start_ns()):
+            live += event.nbytes()
+            peak = max(peak, live)
+        return peak
+
+    @unittest.skipIf(MLP_CUDA, "the table of the guide is that of the CPU")
+    def test_peaks_are_those_of_the_guide(self):
+        rows, d, h = 4096, 64, 48
+        case = MlpCase([1000, 0, 3096], tail=0, d=d, h=h)
+        leaves = case.leaves()
+        weights = sum(leaf.numel() * 2 for leaf in leaves[1:])
+        unit = rows * h * 2  # a matrix as large as H
+        with torch.no_grad():
+            self.assertAlmostEqual(self.peak_bytes(lambda: case.run(*leaves)) / unit,
+                                   rows * d * 2 / unit + 3, places=2)
+        for recompute, intermediates in ((False, 6), (True, 6)):
+            peak = self.peak_bytes(lambda: case.run(*leaves, recompute=recompute).backward(case.dy))
+            results = 2 * rows * d * 2 + weights  # y, dx and both weight gradients
+            self.assertAlmostEqual((peak - results) / unit, intermediates, places=2, msg=recompute)
+            for leaf in leaves:
+                leaf.grad = None
+
     def test_u_is_not_made_where_no_gradient_is_wanted(self):
         case = MlpCase()
         with mock.patch.object(_mlp_execute, "forward", wraps=_mlp_execute.forward) as spy:

@@ -14,10 +14,11 @@ from .._library import version
 from . import _arguments, _execute, _ops, _workspace
 from ._execute import set_num_sms
 from ._mlp import swiglu_mlp
+from .experts import SwiGLUExperts
 
-__all__ = ["Candidate", "DeviceFailure", "Error", "Fault", "InvalidArgument", "Unsupported",
-           "candidates", "grouped_mm", "read_fault", "set_num_sms", "swiglu_mlp", "version",
-           "wgrad"]
+__all__ = ["Candidate", "DeviceFailure", "Error", "Fault", "InvalidArgument", "SwiGLUExperts",
+           "Unsupported", "candidates", "grouped_mm", "read_fault", "set_num_sms", "swiglu_mlp",
+           "version", "wgrad"]
 
 _TAILS = (None, "zero", "leave")
 
