@@ -16,6 +16,7 @@ namespace moesaic {
 struct TelemetrySample {
   double sm_mhz = 0, mem_mhz = 0, power_w = 0, temp_c = 0;
   std::uint64_t reasons = 0;  ///< NVML's bits of clock event reasons.
+  double at_seconds = 0;      ///< When it was taken, from the start of the looking.
 };
 
 /// What was seen between start and stop.
@@ -60,6 +61,10 @@ class DeviceTelemetry {
 
   /// Takes one more look, stops, and tells what was seen. A second call tells it again.
   TelemetrySummary stop();
+  /// Every look in order, once stop() has been called; before that, none.
+  [[nodiscard]] std::vector<TelemetrySample> looks() const;
+  /// Why there are no looks; empty where there are some.
+  [[nodiscard]] const std::string& why_none() const;
 
  private:
   struct Impl;

@@ -107,11 +107,16 @@ struct DeviceTelemetry::Impl {
     std::unique_lock lock(mutex);
     while (!stopping) {
       lock.unlock();
-      const TelemetrySample sample = source->read();
+      const TelemetrySample sample = take();
       lock.lock();
       samples.push_back(sample);
       wake.wait_for(lock, kPeriod, [this] { return stopping; });
     }
+  }
+  [[nodiscard]] TelemetrySample take() const {
+    TelemetrySample sample = source->read();
+    sample.at_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    return sample;
   }
   void finish() {
     if (!thread.joinable()) return;
@@ -123,6 +128,8 @@ struct DeviceTelemetry::Impl {
     thread.join();
   }
 
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start = Clock::now();
   std::string why_none;
   std::unique_ptr<backends::TelemetrySource> source;
   std::mutex mutex;
@@ -143,8 +150,15 @@ DeviceTelemetry& DeviceTelemetry::operator=(DeviceTelemetry&&) noexcept = defaul
 TelemetrySummary DeviceTelemetry::stop() {
   const bool running = impl_->thread.joinable();
   impl_->finish();
-  if (running) impl_->samples.push_back(impl_->source->read());
+  if (running) impl_->samples.push_back(impl_->take());
   return summarize(impl_->samples, impl_->why_none);
 }
+
+std::vector<TelemetrySample> DeviceTelemetry::looks() const {
+  if (impl_->thread.joinable()) return {};
+  return impl_->samples;
+}
+
+const std::string& DeviceTelemetry::why_none() const { return impl_->why_none; }
 
 }  // namespace moesaic

@@ -71,6 +71,12 @@ TEST(Telemetry, EveryDeviceAnswersOrSaysWhyNot) {
     const TelemetrySummary summary = telemetry.stop();
     EXPECT_EQ(summary.samples == 0, !summary.why_none.empty());
     EXPECT_EQ(telemetry.stop().samples, summary.samples);
+    const std::vector<TelemetrySample> looks = telemetry.looks();
+    EXPECT_EQ(static_cast<std::int64_t>(looks.size()), summary.samples);
+    EXPECT_EQ(telemetry.why_none(), summary.why_none);
+    for (std::size_t i = 1; i < looks.size(); ++i) {
+      EXPECT_GT(looks[i].at_seconds, looks[i - 1].at_seconds);
+    }
   }
 }
 
