@@ -16,6 +16,12 @@ namespace moesaic {
 /// waits for the device, such as Strategy::host_loop: behind a closed gate it would wait forever.
 enum class TimerGate : std::uint8_t { closed, open };
 
+/// Times of equal units of work that ran without a gap.
+struct UnitTimes {
+  std::vector<double> seconds;  ///< Of each unit.
+  double submit_seconds = 0;    ///< What the host took to enqueue all of them.
+};
+
 /// Times pieces of work of one stream.
 ///
 /// On a GPU every piece stands between two events. With a closed gate, a one-thread kernel that
@@ -38,6 +44,15 @@ class DeviceTimer {
   /// waited for the device; whatever a piece throws, after the gate has been opened.
   [[nodiscard]] std::vector<double> time(std::span<const std::function<void()>> pieces,
                                          TimerGate gate = TimerGate::closed) const;
+
+  /// Runs `units` units of `calls_per_unit` calls of `piece` one after another without a gap, and
+  /// waits for all of it. On a GPU a unit is one CUDA graph, captured once, so `piece` is called
+  /// `calls_per_unit` times and must be capturable; every unit is enqueued behind one closed gate.
+  /// On the CPU it is called `units * calls_per_unit` times.
+  /// @throws Error{invalid_argument} for less than one unit or call; Error{device_failure} when the
+  /// gate opened by its time-out, or the device refuses the capture; whatever `piece` throws.
+  [[nodiscard]] UnitTimes time_units(const std::function<void()>& piece,
+                                     std::int64_t calls_per_unit, std::int64_t units) const;
 
  private:
   Stream stream_;

@@ -94,6 +94,24 @@ std::vector<double> Backend::time(std::span<const std::function<void()>> pieces,
   return seconds;
 }
 
+UnitTimes Backend::time_units(const std::function<void()>& piece, std::int64_t calls_per_unit,
+                              std::int64_t units, const Stream& stream) const {
+  const std::function<void()> unit = [&] {
+    for (std::int64_t call = 0; call < calls_per_unit; ++call) piece();
+  };
+  const std::vector<std::function<void()>> pieces(static_cast<std::size_t>(units), unit);
+  // Work of the host is not enqueued: it is submitted in the time that it takes.
+  UnitTimes times{Backend::time(pieces, stream, TimerGate::open), 0};
+  for (const double seconds : times.seconds) times.submit_seconds += seconds;
+  return times;
+}
+
+std::unique_ptr<detail::BatchedGemmImpl> Backend::batched_gemm(
+    const BatchedGemmProblem& /*problem*/, const DeviceInfo& /*device*/, Support& why_not) const {
+  why_not = {false, "backend " + status().name + " has no library of dense products"};
+  return nullptr;
+}
+
 std::unique_ptr<TelemetrySource> Backend::telemetry(Device device, std::string& why_none) const {
   why_none = "no clocks are read on " + to_string(device);
   return nullptr;

@@ -12,13 +12,30 @@
 #include "backends/row_exchange.hpp"
 #include "core/grouped_gemm_impl.hpp"
 #include "core/workspace_header.hpp"
+#include "moesaic/batched_gemm.hpp"
 #include "moesaic/build_info.hpp"
 #include "moesaic/device_telemetry.hpp"
 #include "moesaic/device_timer.hpp"
 #include "moesaic/expert_mlp.hpp"
 #include "moesaic/grouped_gemm.hpp"
 
-namespace moesaic::backends {
+namespace moesaic {
+
+namespace detail {
+
+/// A batch of dense products behind BatchedGemm, whose arguments have been checked.
+class BatchedGemmImpl {
+ public:
+  virtual ~BatchedGemmImpl() = default;
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t workspace_bytes() const noexcept = 0;
+  virtual void execute(const BatchedGemmArgs& args, const Workspace& workspace,
+                       const Stream& stream) const = 0;
+};
+
+}  // namespace detail
+
+namespace backends {
 
 struct PlanRequest {
   const GroupedGemmProblem& problem;
@@ -75,6 +92,11 @@ class Backend {
   /// Clears the fault word and nothing else: a launch may be counting tiles. Synchronizes.
   virtual void clear_fault(const Workspace& workspace, const Stream& stream) const;
 
+  /// Dense products of the vendor's library. Null with `why_not` set when it has none for this. The
+  /// problem is well formed and the device of this backend's kind.
+  [[nodiscard]] virtual std::unique_ptr<detail::BatchedGemmImpl> batched_gemm(
+      const BatchedGemmProblem& problem, const DeviceInfo& device, Support& why_not) const;
+
   // Memory, queues and time of the device. What is not overridden is the host's.
 
   /// 256-byte aligned. @throws Error{device_failure} naming size and device.
@@ -94,10 +116,15 @@ class Backend {
   /// At most DeviceTimer::kPiecesPerGate pieces. @returns seconds of each.
   [[nodiscard]] virtual std::vector<double> time(std::span<const std::function<void()>> pieces,
                                                  const Stream& stream, TimerGate gate) const;
+  /// See DeviceTimer::time_units; both numbers are positive.
+  [[nodiscard]] virtual UnitTimes time_units(const std::function<void()>& piece,
+                                             std::int64_t calls_per_unit, std::int64_t units,
+                                             const Stream& stream) const;
   /// Null with `why_none` set where clocks cannot be read.
   [[nodiscard]] virtual std::unique_ptr<TelemetrySource> telemetry(Device device,
                                                                    std::string& why_none) const;
   [[nodiscard]] virtual DeviceCircumstances circumstances(Device device) const;
 };
 
-}  // namespace moesaic::backends
+}  // namespace backends
+}  // namespace moesaic

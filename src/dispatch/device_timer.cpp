@@ -4,8 +4,10 @@
 #include "moesaic/device_timer.hpp"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
+#include "core/message.hpp"
 #include "dispatch/backend_list.hpp"
 
 namespace moesaic {
@@ -22,6 +24,16 @@ std::vector<double> DeviceTimer::time(std::span<const std::function<void()>> pie
     pieces = pieces.subspan(count);
   }
   return seconds;
+}
+
+UnitTimes DeviceTimer::time_units(const std::function<void()>& piece, std::int64_t calls_per_unit,
+                                  std::int64_t units) const {
+  if (calls_per_unit < 1) {
+    core::refuse("calls_per_unit", "at least 1", std::to_string(calls_per_unit));
+  }
+  if (units < 1) core::refuse("units", "at least 1", std::to_string(units));
+  return dispatch::device_backend(stream_.device())
+      .time_units(piece, calls_per_unit, units, stream_);
 }
 
 }  // namespace moesaic

@@ -11,6 +11,7 @@
 
 #include "moesaic/device.hpp"
 #include "moesaic/device_memory.hpp"
+#include "moesaic/error.hpp"
 
 namespace moesaic::testing {
 namespace {
@@ -68,6 +69,42 @@ TEST(DeviceTimer, PassesOnWhatAPieceThrows) {
     EXPECT_THROW((void)DeviceTimer(stream.get()).time(pieces), std::runtime_error);
     EXPECT_EQ(after, 0);
     synchronize(stream.get());  // the gate does not hold the stream
+  }
+}
+
+TEST(DeviceTimer, UnitsOnTheCpuCallEveryPiece) {
+  int calls = 0;
+  const std::function<void()> piece = [&calls] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ++calls;
+  };
+  const UnitTimes times = DeviceTimer(Stream::cpu()).time_units(piece, 3, 4);
+  EXPECT_EQ(calls, 12);
+  ASSERT_EQ(times.seconds.size(), 4U);
+  for (const double seconds : times.seconds) EXPECT_GE(seconds, 0.003);
+}
+
+TEST(DeviceTimer, UnitsAreCapturedOnceOnAGpu) {
+  for (const DeviceInfo& device : list_devices().devices) {
+    if (device.device.kind == DeviceKind::cpu) continue;
+    const DeviceStream stream(device.device);
+    int calls = 0;
+    const UnitTimes times = DeviceTimer(stream.get()).time_units([&calls] { ++calls; }, 3, 200);
+    EXPECT_EQ(calls, 3);
+    EXPECT_EQ(times.seconds.size(), 200U);
+    synchronize(stream.get());
+  }
+}
+
+TEST(DeviceTimer, RefusesUnitsOfNothingAndPassesOnWhatAPieceThrows) {
+  for (const DeviceInfo& device : list_devices().devices) {
+    const DeviceStream stream(device.device);
+    const DeviceTimer timer(stream.get());
+    EXPECT_THROW((void)timer.time_units([] {}, 0, 1), Error);
+    EXPECT_THROW((void)timer.time_units([] {}, 1, 0), Error);
+    EXPECT_THROW((void)timer.time_units([] { throw std::runtime_error("piece"); }, 1, 1),
+                 std::runtime_error);
+    synchronize(stream.get());  // neither gate nor capture holds the stream
   }
 }
 

@@ -138,6 +138,17 @@ class CudaBackend final : public Backend {
                                          const Stream& stream, TimerGate gate) const override {
     return launch::time_pieces(pieces, stream, gate);
   }
+  [[nodiscard]] UnitTimes time_units(const std::function<void()>& piece,
+                                     std::int64_t calls_per_unit, std::int64_t units,
+                                     const Stream& stream) const override {
+    return launch::time_units(piece, calls_per_unit, units, stream);
+  }
+  [[nodiscard]] std::unique_ptr<detail::BatchedGemmImpl> batched_gemm(
+      const BatchedGemmProblem& problem, const DeviceInfo& device,
+      Support& why_not) const override {
+    why_not = launch::supports_batched(problem);
+    return why_not ? launch::make_batched(problem, device) : nullptr;
+  }
   [[nodiscard]] std::unique_ptr<TelemetrySource> telemetry(Device device,
                                                            std::string& why_none) const override {
     return launch::nvml_source(device, why_none);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backends/onednn/activation.hpp"
+#include "backends/onednn/batched.hpp"
 #include "backends/onednn/grouped.hpp"
 #include "backends/onednn/matmul.hpp"
 
@@ -72,6 +73,12 @@ class OnednnBackend final : public Backend {
                                            make_host_loop);
     static const std::array<const GroupedGemmImplementation*, 3> all = {&grouped, &padded, &loop};
     return all;
+  }
+  [[nodiscard]] std::unique_ptr<detail::BatchedGemmImpl> batched_gemm(
+      const BatchedGemmProblem& problem, const DeviceInfo& device,
+      Support& why_not) const override {
+    why_not = works();
+    return why_not ? make_batched(problem, device) : nullptr;
   }
   [[nodiscard]] bool has_activation() const noexcept override { return true; }
   void swiglu(const ActivationArgs& args, const Stream& /*stream*/) const override {

@@ -15,4 +15,9 @@ Support supports_baseline(const PlanRequest& request, Strategy strategy);
 std::shared_ptr<const detail::GroupedGemmImpl> make_padded_bmm(const PlanRequest& request);
 std::shared_ptr<const detail::GroupedGemmImpl> make_host_loop(const PlanRequest& request);
 
+/// The same for the dense products of BatchedGemm.
+Support supports_batched(const BatchedGemmProblem& problem);
+std::unique_ptr<detail::BatchedGemmImpl> make_batched(const BatchedGemmProblem& problem,
+                                                      const DeviceInfo& device);
+
 }  // namespace moesaic::backends::cuda::launch

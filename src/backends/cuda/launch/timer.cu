@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cuda/ptx>
 
 #include "backends/cuda/launch/cuda_error.hpp"
@@ -93,7 +94,81 @@ void enqueue(std::span<const std::function<void()>> pieces, std::vector<Event>& 
   }
 }
 
+void require_held(bool held) {
+  if (held) return;
+  throw Error(ErrorCode::device_failure,
+              "gate: expected everything enqueued within 10 s, got a time-out; a piece that waits "
+              "for the device needs TimerGate::open");
+}
+
+/// A unit of calls, captured once.
+class UnitGraph {
+ public:
+  UnitGraph(const std::function<void()>& piece, std::int64_t calls, cudaStream_t stream) {
+    // Of this thread alone: another may go on allocating.
+    check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+               "cudaStreamBeginCapture(unit)");
+    try {
+      for (std::int64_t call = 0; call < calls; ++call) piece();
+    } catch (...) {
+      end_capture(stream);  // or the stream would stay in capture for good
+      destroy();
+      throw;
+    }
+    check_cuda(end_capture(stream), "cudaStreamEndCapture(unit)");
+    const cudaError_t made = cudaGraphInstantiate(&exec_, graph_, 0);
+    if (made != cudaSuccess) destroy();
+    check_cuda(made, "cudaGraphInstantiate(unit)");
+    // Else the first launch uploads it, behind the gate.
+    check_cuda(cudaGraphUpload(exec_, stream), "cudaGraphUpload(unit)");
+    check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize(unit)");
+  }
+  UnitGraph(const UnitGraph&) = delete;
+  UnitGraph& operator=(const UnitGraph&) = delete;
+  ~UnitGraph() { destroy(); }
+
+  void launch(cudaStream_t stream) const {
+    check_cuda(cudaGraphLaunch(exec_, stream), "cudaGraphLaunch(unit)");
+  }
+
+ private:
+  cudaError_t end_capture(cudaStream_t stream) { return cudaStreamEndCapture(stream, &graph_); }
+  void destroy() noexcept {
+    if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
+    if (graph_ != nullptr) cudaGraphDestroy(graph_);
+  }
+  cudaGraph_t graph_ = nullptr;
+  cudaGraphExec_t exec_ = nullptr;
+};
+
 }  // namespace
+
+UnitTimes time_units(const std::function<void()>& piece, std::int64_t calls_per_unit,
+                     std::int64_t units, const Stream& stream) {
+  using Clock = std::chrono::steady_clock;
+  const DeviceScope scope(stream.device().index);
+  const auto native = static_cast<cudaStream_t>(stream.native());
+  const UnitGraph unit(piece, calls_per_unit, native);
+  std::vector<Event> events(static_cast<std::size_t>(units) + 1);
+  UnitTimes times;
+  {
+    Gate held(native);
+    const Clock::time_point start = Clock::now();
+    events[0].record(native);
+    for (std::size_t i = 1; i < events.size(); ++i) {
+      unit.launch(native);
+      events[i].record(native);
+    }
+    times.submit_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    require_held(held.open());
+    check_cuda(cudaStreamSynchronize(native), "cudaStreamSynchronize(timer)");
+  }
+  times.seconds.reserve(static_cast<std::size_t>(units));
+  for (std::size_t i = 1; i < events.size(); ++i) {
+    times.seconds.push_back(events[i - 1].seconds_until(events[i]));
+  }
+  return times;
+}
 
 std::vector<double> time_pieces(std::span<const std::function<void()>> pieces, const Stream& stream,
                                 TimerGate gate) {
@@ -103,11 +178,7 @@ std::vector<double> time_pieces(std::span<const std::function<void()>> pieces, c
   if (gate == TimerGate::closed) {
     Gate held(native);
     enqueue(pieces, events, native);
-    if (!held.open()) {
-      throw Error(ErrorCode::device_failure,
-                  "gate: expected every piece enqueued within 10 s, got a time-out; a piece that "
-                  "waits for the device needs TimerGate::open");
-    }
+    require_held(held.open());
     check_cuda(cudaStreamSynchronize(native), "cudaStreamSynchronize(timer)");
   } else {
     enqueue(pieces, events, native);
