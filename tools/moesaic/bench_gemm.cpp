@@ -6,9 +6,8 @@
 #include "bench.hpp"
 #include "gemm_operands.hpp"
 #include "machine.hpp"
-#include "moesaic/device_timer.hpp"
 #include "operands.hpp"
-#include "stats.hpp"
+#include "turns.hpp"
 
 namespace moesaic::cli {
 namespace {
@@ -39,36 +38,23 @@ BenchCase describe(const routing::Record& record, const RunFlags& flags, const D
   return one;
 }
 
-/// Rounds of all arms, each round beginning with another: the first arm of a round finds the caches
-/// and the clock as the last one left them.
+/// Times the arms of one gate and fills in their results.
 void time_arms(std::span<Arm*> arms, const GroupedGemmArgs& args, const Site& site,
                std::int64_t samples, TimerGate gate) {
-  if (arms.empty()) return;
   const std::int64_t warm_ups = site.on_host() ? kCpuWarmUps : kGpuWarmUps;
-  std::vector<std::function<void()>> pieces;
-  std::vector<std::size_t> owner;
-  for (std::int64_t round = 0; round < warm_ups + samples; ++round) {
-    for (std::size_t i = 0; i < arms.size(); ++i) {
-      owner.push_back((i + static_cast<std::size_t>(round)) % arms.size());
-      pieces.push_back([&args, &site, arm = arms[owner.back()]] {
-        arm->gemm->execute(args, arm->workspace.get(), site.stream());
-      });
-    }
+  std::vector<std::function<void()>> calls;
+  for (const Arm* arm : arms) {
+    calls.emplace_back(
+        [&args, &site, arm] { arm->gemm->execute(args, arm->workspace.get(), site.stream()); });
   }
-  DeviceTelemetry telemetry(site.device());
-  const CpuLoadMeter meter;
-  const std::vector<double> seconds = DeviceTimer(site.stream()).time(pieces, gate);
-  const TelemetrySummary clocks = telemetry.stop();
-  const CpuLoad load = meter.stop();
-  for (std::size_t i = static_cast<std::size_t>(warm_ups) * arms.size(); i < seconds.size(); ++i) {
-    arms[owner[i]]->result.samples_seconds.push_back(seconds[i]);
-  }
-  for (Arm* arm : arms) {
-    BenchCase& result = arm->result;
-    result.clocks = clocks;
+  TurnTimes times = time_in_turns(site, calls, {warm_ups, samples}, gate);
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    BenchCase& result = arms[i]->result;
+    result.samples_seconds = std::move(times.samples_seconds[i]);
+    result.clocks = times.clocks;
     result.warm_ups = warm_ups;
     result.gated = !site.on_host() && gate == TimerGate::closed;
-    set_times(result.run, result.samples_seconds, load);
+    set_times(result.run, result.samples_seconds, times.load);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "arguments.hpp"
 #include "bench.hpp"
+#include "bench_json.hpp"
 #include "moesaic/build_info.hpp"
 #include "operands.hpp"
 #include "stats.hpp"
@@ -131,35 +132,42 @@ std::string key_of(const Json& device_name, const Json& problem, const Json& off
 
 }  // namespace
 
-std::string bench_row(const BenchCase& one, const BenchSetting& setting) {
+nlohmann::ordered_json bench_json(const BenchCase& one, const BenchSetting& setting) {
   const BuildInfo build = build_info();
-  const Json row = {{"schema", kSchema},
-                    {"date", utc_now()},
-                    {"git", {{"sha", build.git_sha}, {"dirty", build.git_dirty}}},
-                    {"command", setting.command},
-                    {"device", device_json(setting)},
-                    {"toolchain",
-                     {{"compiler", build.compiler},
-                      {"build_type", build.build_type},
-                      {"onednn", build.onednn_version},
-                      {"cuda", setting.circumstances.runtime}}},
-                    {"clocks", clocks_json(one.clocks)},
-                    {"problem", problem_json(one)},
-                    {"routing", routing_json(one)},
-                    {"implementation", one.run.implementation},
-                    {"regimes", one.regimes},
-                    {"timing", timing_json(one)},
-                    {"work",
-                     {{"useful_flops", one.run.useful_flops},
-                      {"executed_flops", one.run.executed_flops},
-                      {"min_bytes", one.min_bytes}}},
-                    {"derived", derived_json(one, setting.device)},
-                    {"check",
-                     {{"reference", "sums in double precision, sampled rows of every expert"},
-                      {"worst_element", one.run.check.worst},
-                      {"elements", one.run.check.elements},
-                      {"mismatches", one.run.check.mismatches}}}};
-  return row.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return {{"schema", kSchema},
+          {"date", utc_now()},
+          {"git", {{"sha", build.git_sha}, {"dirty", build.git_dirty}}},
+          {"command", setting.command},
+          {"device", device_json(setting)},
+          {"toolchain",
+           {{"compiler", build.compiler},
+            {"build_type", build.build_type},
+            {"onednn", build.onednn_version},
+            {"cuda", setting.circumstances.runtime}}},
+          {"clocks", clocks_json(one.clocks)},
+          {"problem", problem_json(one)},
+          {"routing", routing_json(one)},
+          {"implementation", one.run.implementation},
+          {"regimes", one.regimes},
+          {"timing", timing_json(one)},
+          {"work",
+           {{"useful_flops", one.run.useful_flops},
+            {"executed_flops", one.run.executed_flops},
+            {"min_bytes", one.min_bytes}}},
+          {"derived", derived_json(one, setting.device)},
+          {"check",
+           {{"reference", "sums in double precision, sampled rows of every expert"},
+            {"worst_element", one.run.check.worst},
+            {"elements", one.run.check.elements},
+            {"mismatches", one.run.check.mismatches}}}};
+}
+
+std::string json_line(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string bench_row(const BenchCase& one, const BenchSetting& setting) {
+  return json_line(bench_json(one, setting));
 }
 
 BenchBase::BenchBase(const std::string& path) {

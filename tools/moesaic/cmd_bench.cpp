@@ -2,7 +2,6 @@
 // moesaic bench: which comparisons, their rows, and how they stand to those of an earlier run.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +14,7 @@
 #include "interrupt.hpp"
 #include "machine.hpp"
 #include "progress.hpp"
+#include "row_sink.hpp"
 #include "selection.hpp"
 #include "text.hpp"
 
@@ -68,41 +68,6 @@ std::vector<Comparison> comparisons(const Options& options, InputReport& report)
   }
   return all;
 }
-
-/// Where rows go: a file that is appended to, standard output, or nowhere.
-class RowSink {
- public:
-  explicit RowSink(const std::string& path) : to_stdout_(path == "-") {
-    if (path.empty() || to_stdout_) return;
-    const bool torn = ends_within_a_line(path);
-    file_.reset(std::fopen(path.c_str(), "a"));
-    if (file_ == nullptr) refuse("--json", "a file that can be written", path);
-    if (torn) std::fputc('\n', file_.get());
-  }
-  void write(const std::string& row) {
-    std::FILE* target = to_stdout_ ? stdout : file_.get();
-    if (target == nullptr) return;
-    // Flushed: a later failure costs no row.
-    if (std::fputs((row + "\n").c_str(), target) < 0 || std::fflush(target) != 0) {
-      throw Error(ErrorCode::invalid_argument,
-                  "--json: expected rows to be written, but writing failed");
-    }
-  }
-  [[nodiscard]] bool takes_stdout() const { return to_stdout_; }
-
- private:
-  struct Close {
-    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
-  };
-  /// An interrupted run may have left a part of a row, to which nothing may be joined.
-  static bool ends_within_a_line(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file.seekg(-1, std::ios::end)) return false;
-    return file.get() != '\n';
-  }
-  bool to_stdout_;
-  std::unique_ptr<std::FILE, Close> file_;
-};
 
 /// Refuses a base that has none of the cases, before anything is timed.
 void require_match(const BenchBase& base, const std::vector<Comparison>& all,
