@@ -4,14 +4,14 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test lint format asan sanitize bench clean
+.PHONY: help setup configure build demo test test-torch lint format asan sanitize bench clean
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 RELEASE := build/release
 
 help:  ## List these targets
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
-	  while IFS='|' read -r target text; do printf '%-14s %s\n' "$$target" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)$$/  make \1|\2/p' Makefile | \
+	  while IFS='|' read -r target text; do printf '%-16s %s\n' "$$target" "$$text"; done
 
 setup:  ## Install the Debian packages that the build needs (as root), or name them
 	@scripts/setup.sh
@@ -28,6 +28,10 @@ demo: configure  ## Build the command, then plan and run a skewed expert layer
 
 test: build  ## Build everything and run all tests
 	@JOBS=$(JOBS) scripts/run_tests.sh $(RELEASE)
+
+test-torch: build  ## Add torch and transformers to .venv (4.9 GB), run the tests of moesaic.torch
+	@scripts/setup.sh --torch
+	@JOBS=$(JOBS) scripts/run_tests.sh $(RELEASE) --label-regex torch
 
 lint: configure  ## Check format, clang-tidy, layers, docs, scripts and commit messages
 	@scripts/setup.sh --lint

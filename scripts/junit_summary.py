@@ -44,9 +44,11 @@ def summarize(cases, ctest_status, out):
     passed, failed, skipped = (by_outcome[key] for key in ("passed", "failed", "skipped"))
     for case in skipped:
         last_words = [line for line in case.output.splitlines() if line.strip()]
+        said = next((line for line in last_words if line.startswith("SKIPPED:")), None)
         is_gtest = any("[  SKIPPED ]" in line for line in last_words)
         why = next((b for a, b in zip(last_words, last_words[1:]) if ": Skipped" in a), case.reason)
-        print(f"skipped: {case.name}: {why.strip() if is_gtest else case.reason}", file=out)
+        reason = said.removeprefix("SKIPPED:") if said else why if is_gtest else case.reason
+        print(f"skipped: {case.name}: {reason.strip()}", file=out)
     for case in failed:
         print(f"\n===== FAILED: {case.name} ({case.reason})\n{case.output.rstrip()}", file=out)
     if failed:

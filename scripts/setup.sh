@@ -3,7 +3,8 @@
 # Makes a machine ready to build moesaic. On Debian: root installs the packages that are missing, a
 # user is told the one line to run. Elsewhere: says what is missing. Makes .venv for the Python tests,
 # with the reader of compiled kernels where there is a CUDA compiler. Nothing missing, nothing done.
-# Usage: scripts/setup.sh [--lint]    --lint adds clang, clang-format and clang-tidy
+# Usage: scripts/setup.sh [--lint] [--torch]
+#   --lint adds clang, clang-format and clang-tidy; --torch adds torch and transformers to .venv
 set -euo pipefail
 
 # ocl-icd-opencl-dev: oneDNN's CMake package asks for OpenCL, and libdnnl-dev does not depend on it.
@@ -16,6 +17,10 @@ build_needs=(
 )
 # libomp-dev: clang looks for omp.h there, where g++ brings its own.
 lint_needs=('clang|clang++' 'clang-format|clang-format' 'clang-tidy|clang-tidy' 'libomp-dev|')
+# torch.compile on the CPU builds Python extensions.
+torch_needs=('python3-dev|')
+# One torch for CPU and CUDA: 4.9 GB with what it depends on, which it cannot be loaded without.
+torch_packages=('torch==2.11.0' 'transformers==5.24.0')
 
 is_installed() {
   [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
@@ -102,16 +107,38 @@ add_cuobjdump() {
   fi
 }
 
+# Whoever asks for torch waits for it; without network its tests say that they were skipped.
+add_torch() {
+  local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}" package
+  for package in "${torch_packages[@]}"; do
+    "$venv/bin/python3" -c 'import importlib.metadata, sys
+name, version = sys.argv[1].split("==")
+sys.exit(importlib.metadata.version(name) != version)' "$package" 2>/dev/null && continue
+    echo "setup: adding ${torch_packages[*]} to .venv" >&2
+    "$venv/bin/python3" -m pip install -q "${torch_packages[@]}" >&2 ||
+      echo "setup: no torch; the tests of moesaic.torch will be skipped" >&2
+    return
+  done
+}
+
+# What no package brings.
+finish() {
+  make_python
+  if [[ "$torch" == yes ]]; then add_torch; fi
+}
+
 main() {
-  local needs=("${build_needs[@]}") missing=() need
-  case "${1-}" in
-    '') ;;
-    --lint) needs+=("${lint_needs[@]}") ;;
-    *)
-      echo "setup: expected nothing or --lint, got '$1'" >&2
-      exit 2
-      ;;
-  esac
+  local needs=("${build_needs[@]}") missing=() need torch=no
+  for need in "$@"; do
+    case "$need" in
+      --lint) needs+=("${lint_needs[@]}") ;;
+      --torch) needs+=("${torch_needs[@]}") torch=yes ;;
+      *)
+        echo "setup: expected nothing, --lint or --torch, got '$need'" >&2
+        exit 2
+        ;;
+    esac
+  done
 
   require_build_folder
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
@@ -122,7 +149,7 @@ main() {
       echo "setup: this is not a Debian system; install by hand what is missing: ${missing[*]}" >&2
       exit 1
     fi
-    make_python
+    finish
     return
   fi
 
@@ -130,7 +157,7 @@ main() {
     is_installed "${need%%|*}" || missing+=("${need%%|*}")
   done
   if ((${#missing[@]} == 0)); then
-    make_python
+    finish
     return
   fi
   if [[ "$(id -u)" != 0 ]]; then
@@ -139,7 +166,7 @@ main() {
     exit 1
   fi
   install_packages "${missing[@]}"
-  make_python
+  finish
 }
 
 main "$@"

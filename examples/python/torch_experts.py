@@ -8,7 +8,7 @@ import sys
 try:
     import torch
 except ImportError as error:
-    print(f"SKIPPED: {error}")
+    print(f"SKIPPED: {error} (scripts/setup.sh --torch adds it to .venv)")
     sys.exit(0)
 
 HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)

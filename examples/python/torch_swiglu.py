@@ -8,7 +8,7 @@ import sys
 try:
     import torch
 except ImportError as error:
-    print(f"SKIPPED: {error}")
+    print(f"SKIPPED: {error} (scripts/setup.sh --torch adds it to .venv)")
     sys.exit(0)
 
 torch.manual_seed(1)

@@ -8,7 +8,7 @@ import unittest
 try:
     import torch
 except ImportError as error:
-    print(f"SKIPPED: {error} (pip install torch into the Python that runs this)")
+    print(f"SKIPPED: {error} (scripts/setup.sh --torch adds it to .venv)")
     sys.exit(0)
 
 import moesaic.torch as m

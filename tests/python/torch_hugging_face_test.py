@@ -18,7 +18,7 @@ try:
     from transformers.models.qwen2_moe import modeling_qwen2_moe
     from transformers.models.qwen3_moe import modeling_qwen3_moe
 except ImportError as error:
-    print(f"SKIPPED: {error} (scripts/setup.sh --torch installs transformers)")
+    print(f"SKIPPED: {error} (scripts/setup.sh --torch adds it to .venv)")
     sys.exit(0)
 
 E, D, H, TOP_K = 12, 64, 40, 3

@@ -48,6 +48,13 @@ class JunitSummaryTest(unittest.TestCase):
         self.assertEqual((code, lines[-1]), (0, "1 passed, 0 failed, 1 skipped"))
         self.assertEqual(lines[0], "skipped: gpu: no device")
 
+    def test_a_skip_says_what_the_program_said(self):
+        words = "SKIPPED: No module named 'torch' (scripts/setup.sh --torch adds it)"
+        case = ('<testcase name="python: torch_test" status="notrun">'
+                f'<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/><system-out>{words}\n</system-out></testcase>')
+        self.assertEqual(summarize(PASSED, case)[1][0],
+                         "skipped: python: torch_test: " + words.removeprefix("SKIPPED: "))
+
     def test_a_test_without_its_program_failed(self):
         code, lines = summarize(PASSED, NOT_BUILT)
         self.assertEqual((code, lines[-1]), (1, "1 passed, 1 failed"))

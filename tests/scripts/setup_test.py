@@ -171,6 +171,32 @@ class SetupTest(unittest.TestCase):
         self.assertIn("machine code will be skipped", done.stderr)
         self.assertEqual(machine.setup().stderr, "")  # not for a day
 
+    def test_torch_is_added_once_where_it_is_asked_for(self):
+        machine = self.machine(installed=BUILD + " python3-dev")
+        have = machine.bin / "torch"
+        machine.write("venv/bin/python3", f'case "$*" in *==*) [[ -e {have} ]];; esac\n'
+                                          f'code=$?; [[ $1 == -c ]] && exit $code; echo "$@" >>{machine.log}')
+        self.assertEqual(machine.setup().returncode, 0)
+        self.assertEqual(machine.apt_calls(), [])
+        done = machine.setup("--torch")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertEqual(len(machine.apt_calls()), 1)
+        self.assertRegex(machine.apt_calls()[0], r"^-m pip install -q torch==2\.\d+\.\d+ transformers==5")
+        have.touch()
+        self.assertEqual((machine.setup("--torch", "--torch").stderr, len(machine.apt_calls())), ("", 1))
+
+    def test_torch_needs_the_headers_of_python(self):
+        machine = self.machine(installed=BUILD)
+        self.assertEqual(machine.setup("--torch").returncode, 0)
+        self.assertEqual(machine.apt_calls()[1], "-q -y --no-install-recommends install python3-dev")
+
+    def test_without_torch_setup_goes_on(self):
+        machine = self.machine(installed=BUILD + " python3-dev")
+        machine.write("venv/bin/python3", '[[ "$*" == *numpy* ]]')
+        done = machine.setup("--torch")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("tests of moesaic.torch will be skipped", done.stderr)
+
     def test_unknown_arguments_are_refused(self):
         done = self.machine(installed=BUILD).setup("--lnt")
         self.assertEqual(done.returncode, 2)
