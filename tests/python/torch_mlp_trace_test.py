@@ -95,6 +95,15 @@ class Tracing(MoesaicTest):
             self.assertEqual(leaf.grad.dtype, torch.float32)
             case.near(self, leaf.grad, want)
 
+    def test_compile_with_a_gather(self):
+        case = MlpCase()
+        x_rows = torch.arange(case.rows, device=MLP_DEVICE).flip(0) // 2
+        plain, traced = case.leaves(), case.leaves()
+        case.run(*plain, x_rows=x_rows).backward(case.dy)
+        torch.compile(case.run, fullgraph=True)(*traced, x_rows=x_rows).backward(case.dy)
+        for got, want in zip(traced, plain):
+            self.same(got.grad.nan_to_num(), want.grad.nan_to_num())
+
     def test_inference_mode_and_checkpoint(self):
         case = MlpCase()
         plain = case.leaves()
@@ -198,7 +207,10 @@ class Refusals(MoesaicTest):
             "w_up_gate: expected \\[2, 96, 64\\]": dict(w_down=w_down[:2]),
             "offs: expected i32": dict(offs=offs.long()),
             "offs: expected \\[3\\]": dict(offs=offs[:2]),
-            "x_rows: expected None": dict(x_rows=offs),
+            "x_rows: expected int32 or int64 \\[M\\]": dict(x_rows=x[:, 0]),
+            "x_rows: expected int32": dict(x_rows=offs[None]),
+            "x_rows: expected a tensor": dict(x_rows=[0, 1]),
+            "out: expected \\[3, 64\\]": dict(x_rows=offs, out=x.clone()),
             "row_weights: expected None": dict(row_weights=x[:, 0]),
             "out: expected \\[30, 64\\]": dict(out=x[:20].clone()),
             "out: expected memory apart from x": dict(out=x),

@@ -43,11 +43,12 @@ def check_buffer(argument, buffer, like):
         _execute.check_address(argument, buffer)
 
 
-def check_rows_like(argument, buffer, operand_name, operand):
-    """Of the shape and type of an operand of rows."""
+def check_rows_like(argument, buffer, operand_name, operand, rows=None):
+    """Of the shape and type of an operand of rows; of `rows` rows if it says so."""
     described = _execute.view(argument, buffer)
-    if buffer.dtype != operand.dtype or buffer.shape[0] != operand.shape[0]:
-        refuse(argument, f"{list(operand.shape)} of {operand.dtype}, as {operand_name}", described)
+    rows = operand.shape[0] if rows is None else rows
+    if buffer.dtype != operand.dtype or buffer.shape[0] != rows:
+        refuse(argument, f"{[rows, operand.shape[1]]} of {operand.dtype}, as {operand_name}", described)
     _gemm.check_rows(argument, described, operand.shape[1])
 
 

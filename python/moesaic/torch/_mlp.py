@@ -5,7 +5,7 @@ import torch
 
 from .. import _mlp
 from .._errors import refuse
-from . import _arguments, _execute, _mlp_execute, _mlp_ops
+from . import _arguments, _execute, _mlp_execute, _mlp_ops, _routing
 
 
 def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, recompute=False, x_rows=None, row_weights=None,
@@ -22,6 +22,10 @@ def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, recompute=False, x_rows=Non
                      h) or "interleaved" (the even ones). There is no default.
     recompute        keep x alone for backward and compute U [M, 2h] again there, instead of keeping
                      U: the same bits, 2*M*2h bytes less in BF16, 4*M*d*h more FLOPs.
+    x_rows           integers [M]: which row of x, now [T, d], each row is. Backward keeps x and not
+                     the M rows, which exist only while a call runs. A row of x may come any number
+                     of times; an index outside of x is a row of zeros without a gradient.
+    row_weights      None; weights of the rows are not written yet.
     out              receives the result; what comes back shares its memory.
     input_grad_out   receives the gradient of x in backward; may be the memory of x.
     w_up_gate_grad_out, w_down_grad_out
@@ -35,31 +39,50 @@ def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, recompute=False, x_rows=Non
     argument's name before anything is launched.
     """
     _arguments.check_tensors(x=x, w_up_gate=w_up_gate, w_down=w_down, offs=offs)
-    for argument, value in (("x_rows", x_rows), ("row_weights", row_weights)):
-        if value is not None:
-            refuse(argument, "None (not written yet)", type(value).__name__)
-    x, w_up_gate, w_down = _arguments.autocast(x, w_up_gate, w_down)
-    inputs = (x, w_up_gate, w_down, offs)
+    if row_weights is not None:
+        refuse("row_weights", "None (not written yet)", type(row_weights).__name__)
+    if x_rows is not None:
+        _check_x_rows(x_rows, x)
     buffers = _mlp_ops.Buffers(out, input_grad_out, w_up_gate_grad_out, w_down_grad_out)
-    if accumulate_wgrad and w_up_gate_grad_out is None and w_down_grad_out is None:
+    return run((x, w_up_gate, w_down, offs), _routing.Gather(x_rows), order, recompute, buffers,
+               accumulate_wgrad)
+
+
+def _check_x_rows(x_rows, x):
+    _arguments.check_tensors(x_rows=x_rows)
+    if x_rows.dtype not in (torch.int32, torch.int64) or x_rows.dim() != 1:
+        refuse("x_rows", "int32 or int64 [M]", _execute.view("x_rows", x_rows))
+    if x_rows.device != x.device:
+        refuse("x_rows", f"memory on {x.device}", f"memory on {x_rows.device}")
+    if x.dim() != 2:
+        refuse("x", "2 dimensions, [T, d]", _execute.view("x", x))
+
+
+def run(inputs, gather, order, recompute, buffers, accumulate_wgrad):
+    """swiglu_mlp where `gather` may come from a routing."""
+    x, w_up_gate, w_down = _arguments.autocast(*inputs[:3])
+    inputs = (x, w_up_gate, w_down, inputs[3])
+    if accumulate_wgrad and buffers.w_up_gate_grad is None and buffers.w_down_grad is None:
         refuse("w_up_gate_grad_out", "a buffer, or one for w_down_grad_out, since accumulate_wgrad "
                "is True", None)
     if any(buffer is not None for buffer in buffers):
-        _check_buffers(inputs, buffers, order)
+        _check_buffers(inputs, gather, buffers, order)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs[:3]):
-        return _mlp_ops.SwigluMlp.apply(*inputs, order, bool(recompute), buffers,
+        return _mlp_ops.SwigluMlp.apply(*inputs, gather, order, bool(recompute), buffers,
                                         bool(accumulate_wgrad))
-    y, _ = _mlp_ops.forward(inputs, out, order, False, out is None)
+    y, _ = _mlp_ops.forward((_routing.take(x, gather), *inputs[1:]), buffers.out, order, False,
+                            buffers.out is None)
     return y
 
 
-def _check_buffers(inputs, buffers, order):
+def _check_buffers(inputs, gather, buffers, order):
     """All of them, those of backward too."""
     x, w_up_gate, w_down, _ = inputs
     _mlp_execute.describe(*inputs, order)
     if buffers.out is not None:
+        rows = x.shape[0] if gather.token_of_row is None else gather.token_of_row.shape[0]
         _arguments.check_buffer("out", buffers.out, x)
-        _arguments.check_rows_like("out", buffers.out, "x", x)
+        _arguments.check_rows_like("out", buffers.out, "x", x, rows)
     if buffers.input_grad is not None:
         _arguments.check_input_grad_out(buffers.input_grad, "x", x)
     dtypes = {}

@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 import torch
 
 from .._errors import Unsupported
-from . import _execute, _mlp_execute, _ops
+from . import _execute, _mlp_execute, _ops, _routing
 
 _INPUTS = "Tensor x, Tensor w_up_gate, Tensor w_down, Tensor offs"
 _library = _ops.library
@@ -151,21 +151,30 @@ class SwigluMlp(torch.autograd.Function):
     """The differentiable expert, over buffers of the caller too, which take no part in autograd."""
 
     @staticmethod
-    def forward(ctx, x, w_up_gate, w_down, offs, order, recompute, buffers, accumulate):
-        inputs = (x, w_up_gate, w_down, offs)
+    def forward(ctx, x, w_up_gate, w_down, offs, gather, order, recompute, buffers, accumulate):
         ctx.order, ctx.buffers, ctx.accumulate = order, buffers, accumulate
+        inputs = (_routing.take(x, gather), w_up_gate, w_down, offs)
         y, u = forward(inputs, buffers.out, order, not recompute, buffers.out is None)
-        ctx.save_for_backward(*inputs, u)
+        ctx.top_k = gather.top_k
+        ctx.save_for_backward(x, w_up_gate, w_down, offs, u, gather.token_of_row, gather.row_of_route)
         return y if buffers.out is None else buffers.out.detach()
 
     @staticmethod
     def backward(ctx, grad):
-        inputs, buffers, wanted = ctx.saved_tensors, ctx.buffers, ctx.needs_input_grad[:3]
+        x, *others, token_of_row, row_of_route = ctx.saved_tensors
+        gather = _routing.Gather(token_of_row, row_of_route, ctx.top_k)
+        inputs = (_routing.take(x, gather), *others)
+        buffers, wanted = ctx.buffers, ctx.needs_input_grad[:3]
         if all(buffer is None for buffer in buffers[1:]):
-            gradients = _run_backward(grad, inputs, wanted, ctx.order)
+            dx, *dw = _run_backward(grad, inputs, wanted, ctx.order)
         else:
-            gradients = Managed.apply(grad, *inputs, wanted, ctx.order, buffers, ctx.accumulate)
-        return *gradients, None, None, None, None, None
+            given = buffers if token_of_row is None else buffers._replace(input_grad=None)
+            dx, *dw = Managed.apply(grad, *inputs, wanted, ctx.order, given, ctx.accumulate)
+        if dx is not None and token_of_row is not None:
+            dx = _routing.sum_rows(dx, gather, x.shape[0])
+            if buffers.input_grad is not None:
+                dx = buffers.input_grad.copy_(dx).detach()
+        return dx, *dw, None, None, None, None, None, None
 
 
 class Managed(torch.autograd.Function):

@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Between tokens and rows sorted by expert, on the device alone: nothing is read by the host."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import torch
+
+
+class Gather(NamedTuple):
+    """Which token each row is. Where a routing is known, a token has top_k rows, and row_of_route
+    [T * k] names them; else any row may be any token, or, out of range, none at all."""
+    token_of_row: Optional[torch.Tensor] = None
+    row_of_route: Optional[torch.Tensor] = None
+    top_k: int = 0
 
 
 class Routing(NamedTuple):
@@ -14,8 +22,8 @@ class Routing(NamedTuple):
     top_k: int
 
     @property
-    def token_of_row(self):
-        return self.route_of_row // self.top_k
+    def gather(self):
+        return Gather(self.route_of_row // self.top_k, self.row_of_route, self.top_k)
 
 
 def sort_routes(top_k_index, num_experts):
@@ -31,33 +39,58 @@ def sort_routes(top_k_index, num_experts):
     return Routing(offs, route_of_row, row_of_route, top_k_index.shape[-1])
 
 
-class _Gather(torch.autograd.Function):
-    """source[index], whose every row is taken `repeats` times; `back` finds the takers of a row, so
-    that its gradient is one sum of them, in FP32 and in the same order each time, with no atomics."""
+def _nobody(gather, num_tokens):
+    index = gather.token_of_row
+    return ((index < 0) | (index >= num_tokens)).unsqueeze(1)
+
+
+def take(tokens, gather):
+    """The rows, a copy, or the tokens themselves where there is no gather."""
+    index = gather.token_of_row
+    if index is None:
+        return tokens
+    if gather.row_of_route is not None:
+        return tokens.index_select(0, index)
+    if tokens.shape[0] == 0:
+        return tokens.new_zeros((index.shape[0], tokens.shape[1]))
+    rows = tokens.index_select(0, index.clamp(0, tokens.shape[0] - 1))
+    return rows.masked_fill_(_nobody(gather, tokens.shape[0]), 0)
+
+
+def sum_rows(rows, gather, num_tokens):
+    """What `take` does, the other way: each token's rows summed, in FP32 and in one order."""
+    if gather.row_of_route is not None:
+        routes = rows.index_select(0, gather.row_of_route)
+        return routes.view(-1, gather.top_k, rows.shape[1]).sum(1)
+    if num_tokens == 0:
+        return rows[:0]
+    rows = rows.masked_fill(_nobody(gather, num_tokens), 0)
+    index = gather.token_of_row.clamp(0, num_tokens - 1).long()
+    if rows.device.type == "cpu":
+        wide = torch.zeros((num_tokens, rows.shape[1]), dtype=torch.float32)
+        return wide.index_add_(0, index, rows.float()).to(rows.dtype)
+    # On CUDA index_add_ has no order; this sorts, and rounds once.
+    summed = rows.new_zeros((num_tokens, rows.shape[1]))
+    return summed.index_put_((index,), rows, accumulate=True)
+
+
+class _Permute(torch.autograd.Function):
+    """rows[index] of a permutation; its gradient needs no atomics, since `back` is its inverse."""
 
     @staticmethod
-    def forward(ctx, source, index, back, repeats):
+    def forward(ctx, rows, index, back):
         ctx.save_for_backward(back)
-        ctx.repeats = repeats
-        return source.index_select(0, index)
+        return rows.index_select(0, index)
 
     @staticmethod
     def backward(ctx, grad):
         (back,) = ctx.saved_tensors
-        taken = grad.index_select(0, back)
-        if ctx.repeats > 1:
-            taken = taken.view(-1, ctx.repeats, grad.shape[-1]).sum(1)
-        return taken, None, None, None
-
-
-def to_rows(tokens, routing):
-    """[T, d] -> [T * k, d], sorted by expert."""
-    return _Gather.apply(tokens, routing.token_of_row, routing.row_of_route, routing.top_k)
+        return grad.index_select(0, back), None, None
 
 
 def to_tokens(rows, weights, routing):
     """[T * k, d] and weights [T, k] -> [T, d], each token the weighted sum of its rows."""
-    routes = _Gather.apply(rows, routing.row_of_route, routing.route_of_row, 1)
+    routes = _Permute.apply(rows, routing.row_of_route, routing.route_of_row)
     routes = routes.view(-1, routing.top_k, rows.shape[-1])
     dtype = torch.promote_types(routes.dtype, weights.dtype)
     return torch.bmm(weights.to(dtype).unsqueeze(1), routes.to(dtype)).squeeze(1)

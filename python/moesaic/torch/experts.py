@@ -8,8 +8,7 @@ import torch
 from .. import _gemm
 from .._errors import refuse
 from .._mlp import ORDERS
-from . import _arguments, _hugging_face, _routing
-from ._mlp import swiglu_mlp
+from . import _arguments, _hugging_face, _mlp, _mlp_ops, _routing
 
 
 class SwiGLUExperts(torch.nn.Module):
@@ -72,7 +71,7 @@ class SwiGLUExperts(torch.nn.Module):
             for argument, value in (("top_k_index", top_k_index), ("top_k_weights", top_k_weights)):
                 if value is not None:
                     refuse(argument, "None where offs tells of rows that are sorted", "a tensor")
-            return swiglu_mlp(hidden_states, self.w_up_gate, self.w_down, offs=offs, order=self.order,
+            return _mlp.swiglu_mlp(hidden_states, self.w_up_gate, self.w_down, offs=offs, order=self.order,
                               recompute=self.recompute, **buffers)
         for argument in buffers:
             refuse(argument, "offs beside it: buffers are for rows that are sorted", "no offs")
@@ -94,9 +93,8 @@ class SwiGLUExperts(torch.nn.Module):
             refuse("top_k_weights", f"{list(top_k_index.shape)}, as top_k_index",
                    list(top_k_weights.shape))
         routing = _routing.sort_routes(top_k_index, self.num_experts)
-        (tokens,) = _arguments.autocast(tokens)
-        rows = swiglu_mlp(_routing.to_rows(tokens, routing), self.w_up_gate, self.w_down,
-                          offs=routing.offs, order=self.order, recompute=self.recompute)
+        rows = _mlp.run((tokens, self.w_up_gate, self.w_down, routing.offs), routing.gather, self.order,
+                        self.recompute, _mlp_ops.Buffers(), False)
         summed = _routing.to_tokens(rows, top_k_weights.reshape(-1, top_k), routing)
         return summed.to(hidden_states.dtype).view(hidden_states.shape)
 
