@@ -168,7 +168,8 @@ void fill_value(void* data, DType dtype, std::int64_t count, float value, cudaSt
 
 void fill_unwritten(void* data, std::int64_t bytes, cudaStream_t stream) {
   constexpr std::uint16_t kPayload = 0x7FC1;
-  value_kernel<<<kGrid, kBlock, 0, stream>>>(static_cast<std::uint16_t*>(data), bytes / 2, kPayload);
+  value_kernel<<<kGrid, kBlock, 0, stream>>>(static_cast<std::uint16_t*>(data), bytes / 2,
+                                             kPayload);
 }
 
 void plain_product(const PlainProduct& product, cudaStream_t stream) {

@@ -19,8 +19,8 @@ void fill_normal(void* bf16, std::int64_t count, std::uint64_t seed, float scale
                  cudaStream_t stream);
 /// Sets every element of BF16 or FP32 memory.
 void fill_value(void* data, DType dtype, std::int64_t count, float value, cudaStream_t stream);
-/// Marks memory as never written: as BF16 and as FP32 a NaN with a payload, which no product of NaNs
-/// has.
+/// Marks memory as never written: as BF16 and as FP32 a NaN with a payload, which no product of
+/// NaNs has.
 void fill_unwritten(void* data, std::int64_t bytes, cudaStream_t stream);
 
 /// A grouped product as its definition reads. Lines of a, b and d are `*_stride` elements apart.
