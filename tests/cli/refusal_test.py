@@ -137,6 +137,12 @@ class Device(CliTest):
         self.assertIn("backend cpu", result.err)
 
 
+    def test_more_rows_than_offsets_can_hold(self):
+        for verb in ("run", "bench"):
+            self.refused(verb, "counts:9999999999,1", "--shape", "d=64,h=96", "--backend", "cpu",
+                         words=("counts:", "2147483647", "got 10000000000", "--rows"))
+
+
 class FullDevice(CliTest):
     def test_unwritable_stdout_is_said(self):
         import subprocess

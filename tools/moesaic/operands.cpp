@@ -2,6 +2,7 @@
 // Seeded contents of operands.
 #include "operands.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -129,17 +130,19 @@ void fill_nan_rows(HostTensor& tensor, std::int64_t begin, std::int64_t end) {
 
 std::vector<std::int32_t> end_offsets(std::span<const std::int64_t> counts) {
   static constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max();
+  static constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int32_t> offs;
   offs.reserve(counts.size());
   std::int64_t end = 0;
   for (const std::int64_t count : counts) {
-    end = count > kMaxRows - end ? kMaxRows + 1 : end + count;
-    if (end > kMaxRows) {
-      throw Error(ErrorCode::invalid_argument,
-                  "--rows: expected at most 2147483647 rows in a record (offsets are int32), got "
-                  "more; rescale it with --rows");
-    }
-    offs.push_back(static_cast<std::int32_t>(end));
+    end = count > kMost - end ? kMost : end + count;
+    offs.push_back(static_cast<std::int32_t>(std::min(end, kMaxRows)));
+  }
+  if (end > kMaxRows) {
+    throw Error(ErrorCode::invalid_argument,
+                format("counts: expected at most %lld rows in a record (offsets are int32), got "
+                       "%lld; rescale it with --rows",
+                       static_cast<long long>(kMaxRows), static_cast<long long>(end)));
   }
   return offs;
 }

@@ -26,7 +26,7 @@ void fill_integers(HostTensor& tensor, std::uint64_t seed, OperandStream stream)
 /// NaN into rows [begin, end).
 void fill_nan_rows(HostTensor& tensor, std::int64_t begin, std::int64_t end);
 
-/// End rows of the experts. @throws Error{invalid_argument} naming --rows past 2^31 - 1 rows.
+/// End rows of the experts. @throws Error{invalid_argument} naming the counts past 2^31 - 1 rows.
 std::vector<std::int32_t> end_offsets(std::span<const std::int64_t> counts);
 
 }  // namespace moesaic::cli
