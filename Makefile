@@ -14,7 +14,7 @@ help:  ## List these targets
 	  while IFS='|' read -r target text; do printf '%-16s %s\n' "$$target" "$$text"; done
 
 setup:  ## Install the Debian packages that the build needs (as root), or name them
-	@scripts/setup.sh
+	@scripts/setup.sh --nvshmem
 
 configure: setup
 	@cmake --preset release

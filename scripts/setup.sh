@@ -3,8 +3,9 @@
 # Makes a machine ready to build moesaic. On Debian: root installs the packages that are missing, a
 # user is told the one line to run. Elsewhere: says what is missing. Makes .venv for the Python tests,
 # with the reader of compiled kernels where there is a CUDA compiler. Nothing missing, nothing done.
-# Usage: scripts/setup.sh [--lint] [--torch]
-#   --lint adds clang, clang-format and clang-tidy; --torch adds torch and transformers to .venv
+# Usage: scripts/setup.sh [--lint] [--torch] [--nvshmem]
+#   --lint adds clang, clang-format and clang-tidy; --torch adds torch and transformers to .venv;
+#   --nvshmem adds NVSHMEM to .venv where there is a CUDA compiler, unless NVSHMEM_HOME names one
 set -euo pipefail
 
 # ocl-icd-opencl-dev: oneDNN's CMake package asks for OpenCL, and libdnnl-dev does not depend on it.
@@ -20,6 +21,8 @@ lint_needs=('clang|clang++' 'clang-format|clang-format' 'clang-tidy|clang-tidy' 
 # torch.compile on the CPU builds Python extensions.
 torch_needs=('python3-dev|')
 # One torch for CPU and CUDA: 4.9 GB with what it depends on, which it cannot be loaded without.
+# The version that torch brings too: a process can hold only one.
+nvshmem_package='nvidia-nvshmem-cu13==3.4.5'
 torch_packages=('torch==2.11.0' 'transformers==5.24.0')
 
 is_installed() {
@@ -107,6 +110,21 @@ add_cuobjdump() {
   fi
 }
 
+# By NVSHMEM ranks on several GPUs exchange rows. Without it the library is built without that.
+add_nvshmem() {
+  local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}"
+  command -v nvcc >/dev/null || return 0
+  if [[ -n "${NVSHMEM_HOME:-}" ]] || failed_lately "$venv" nvshmem ||
+    compgen -G "$venv/lib/python3*/site-packages/nvidia/nvshmem/include/nvshmem.h" >/dev/null; then
+    return 0
+  fi
+  echo "setup: adding $nvshmem_package to .venv" >&2
+  if ! "$venv/bin/python3" -m pip install -q "$nvshmem_package" >&2; then
+    note_failure "$venv" nvshmem
+    echo "setup: no NVSHMEM; moesaic is built without expert parallelism between GPUs" >&2
+  fi
+}
+
 # Whoever asks for torch waits for it; without network its tests say that they were skipped.
 add_torch() {
   local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}" package
@@ -124,17 +142,19 @@ sys.exit(importlib.metadata.version(name) != version)' "$package" 2>/dev/null &&
 # What no package brings.
 finish() {
   make_python
+  if [[ "$nvshmem" == yes ]]; then add_nvshmem; fi
   if [[ "$torch" == yes ]]; then add_torch; fi
 }
 
 main() {
-  local needs=("${build_needs[@]}") missing=() need torch=no
+  local needs=("${build_needs[@]}") missing=() need torch=no nvshmem=no
   for need in "$@"; do
     case "$need" in
       --lint) needs+=("${lint_needs[@]}") ;;
       --torch) needs+=("${torch_needs[@]}") torch=yes ;;
+      --nvshmem) nvshmem=yes ;;
       *)
-        echo "setup: expected nothing, --lint or --torch, got '$need'" >&2
+        echo "setup: expected nothing, --lint, --torch or --nvshmem, got '$need'" >&2
         exit 2
         ;;
     esac

@@ -14,6 +14,7 @@ struct BuildInfo {
   bool git_dirty = false;  ///< Uncommitted changes at configure time.
   std::string compiler, build_type;
   bool has_onednn = false, has_cuda = false;
+  bool has_nvshmem = false;    ///< Expert parallelism between GPUs.
   std::string onednn_version;  ///< Of the library loaded now; empty without oneDNN.
 };
 /// Fixed at configure time, but for the version of the oneDNN that is loaded now. Never throws.
@@ -21,7 +22,7 @@ BuildInfo build_info();
 
 /// One backend: whether it can work here, and the reason when it cannot.
 struct BackendStatus {
-  std::string name;  ///< "onednn", "reference", "cuda"
+  std::string name;  ///< "cuda", "onednn", "reference"; "nvshmem": GPUs exchange rows
   bool ok = false;
   std::string detail;  ///< What it found, or why it is out.
 };

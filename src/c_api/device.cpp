@@ -20,6 +20,7 @@ std::string version_text() {
   text += info.git_dirty ? "+changes" : "";
   text += info.has_onednn ? ", oneDNN " + info.onednn_version : "";
   text += info.has_cuda ? ", CUDA" : "";
+  text += info.has_nvshmem ? ", NVSHMEM" : "";
   return text + ")";
 }
 

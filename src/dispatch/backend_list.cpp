@@ -47,13 +47,20 @@ std::vector<BackendStatus> backend_status() {
   all.push_back(
       {"cuda", false, "this build has no CUDA backend (no nvcc 12.8 or later was found)"});
 #endif
+#if MOESAIC_HAVE_NVSHMEM
+  all.push_back(backends::cuda::exchange_status());
+#else
+  all.push_back(
+      {"nvshmem", false,
+       "this build has no expert parallelism between GPUs: " + std::string(build::kWhyNoNvshmem)});
+#endif
 #if !MOESAIC_HAVE_ONEDNN
   all.push_back({"onednn", false, "this build has no oneDNN backend (Debian: libdnnl-dev)"});
 #endif
   for (const backends::Backend* backend : dispatch::all_backends()) {
     all.push_back(backend->status());
   }
-  constexpr std::array<std::string_view, 3> kOrder = {"cuda", "onednn", "reference"};
+  constexpr std::array<std::string_view, 4> kOrder = {"cuda", "nvshmem", "onednn", "reference"};
   const auto place = [&](const BackendStatus& status) {
     return std::find(kOrder.begin(), kOrder.end(), status.name) - kOrder.begin();
   };
@@ -72,6 +79,7 @@ BuildInfo build_info() {
   info.build_type = build::kBuildType;
   info.has_onednn = MOESAIC_HAVE_ONEDNN != 0;
   info.has_cuda = MOESAIC_HAVE_CUDA != 0;
+  info.has_nvshmem = MOESAIC_HAVE_NVSHMEM != 0;
 #if MOESAIC_HAVE_ONEDNN
   info.onednn_version = backends::onednn::library_version();
 #endif

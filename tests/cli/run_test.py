@@ -165,6 +165,8 @@ class Info(CliTest):
         for key in ("version", "git", "compiler", "cpu", "backends", "devices", "implementations"):
             self.assertIn(key, info)
         self.assertEqual(info["devices"][0]["device"], "cpu")
+        exchange = next(b for b in info["backends"] if b["name"] == "nvshmem")
+        self.assertEqual(info["nvshmem_built"], "no expert parallelism" not in exchange["detail"])
         rows = info["implementations"]
         self.assertTrue(all(r["ok"] or r["reason"] for r in rows))
         for name in ("forward", "dgrad", "wgrad"):

@@ -80,17 +80,20 @@ TEST(BuildInfo, SaysWhatItIs) {
 
 TEST(BackendStatus, OneRowEachWithItsReason) {
   const std::vector<BackendStatus> all = backend_status();
-  ASSERT_EQ(all.size(), 3u);
+  ASSERT_EQ(all.size(), 4u);
   EXPECT_EQ(all[0].name, "cuda");
-  EXPECT_EQ(all[1].name, "onednn");
-  EXPECT_EQ(all[2].name, "reference");
-  EXPECT_TRUE(all[2].ok);
+  EXPECT_EQ(all[1].name, "nvshmem");
+  EXPECT_EQ(all[2].name, "onednn");
+  EXPECT_EQ(all[3].name, "reference");
+  EXPECT_TRUE(all[3].ok);
   for (const BackendStatus& backend : all) {
     EXPECT_FALSE(backend.detail.empty()) << backend.name;
   }
   if (!build_info().has_onednn) {
-    EXPECT_FALSE(all[1].ok);
+    EXPECT_FALSE(all[2].ok);
   }
+  const bool no_exchange = all[1].detail.find("no expert parallelism") != std::string::npos;
+  EXPECT_EQ(build_info().has_nvshmem, !no_exchange) << all[1].detail;
 }
 
 TEST(CpuInfo, HasThreads) {

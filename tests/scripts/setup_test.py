@@ -171,6 +171,32 @@ class SetupTest(unittest.TestCase):
         self.assertIn("machine code will be skipped", done.stderr)
         self.assertEqual(machine.setup().stderr, "")  # not for a day
 
+    def test_nvshmem_comes_where_it_is_asked_for_and_nvcc_is(self):
+        machine = self.machine(installed=BUILD)
+        header = machine.bin / "venv/lib/python3.11/site-packages/nvidia/nvshmem/include/nvshmem.h"
+        machine.write("venv/bin/python3", f'[[ $1 == -c ]] || echo "$@" >>{machine.log}')
+        machine.write("cuobjdump", "exit 0")
+        machine.setup("--nvshmem")
+        self.assertEqual(machine.apt_calls(), [])  # no nvcc, no use
+        machine.write("nvcc", "exit 0")
+        machine.setup()
+        self.assertEqual(machine.apt_calls(), [])  # not asked for
+        done = machine.setup("--nvshmem")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertEqual(machine.apt_calls(), ["-m pip install -q nvidia-nvshmem-cu13==3.4.5"])
+        machine.write(str(header.relative_to(machine.bin)), "")
+        self.assertEqual((machine.setup("--nvshmem").stderr, len(machine.apt_calls())), ("", 1))
+
+    def test_without_nvshmem_setup_goes_on(self):
+        machine = self.machine(installed=BUILD)
+        machine.write("venv/bin/python3", "[[ $1 == -c ]]")
+        machine.write("cuobjdump", "exit 0")
+        machine.write("nvcc", "exit 0")
+        done = machine.setup("--nvshmem")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("built without expert parallelism between GPUs", done.stderr)
+        self.assertEqual(machine.setup("--nvshmem").stderr, "")  # not for a day
+
     def test_torch_is_added_once_where_it_is_asked_for(self):
         machine = self.machine(installed=BUILD + " python3-dev")
         have = machine.bin / "torch"

@@ -194,6 +194,7 @@ std::string info_json(const InfoReport& report) {
                {"build_type", build.build_type},
                {"onednn_version", build.onednn_version},
                {"cuda_built", build.has_cuda},
+               {"nvshmem_built", build.has_nvshmem},
                {"cpu",
                 {{"model", report.cpu.model},
                  {"threads", report.cpu.threads},

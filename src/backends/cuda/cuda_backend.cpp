@@ -14,6 +14,9 @@
 #include "backends/cuda/launch/nvml.hpp"
 #include "backends/cuda/launch/sm90_gemm.hpp"
 #include "backends/cuda/launch/timer.hpp"
+#if MOESAIC_HAVE_NVSHMEM
+#include "backends/cuda/transport/nvshmem_version.hpp"
+#endif
 
 namespace moesaic::backends::cuda {
 namespace {
@@ -166,5 +169,18 @@ const Backend& backend() {
 }
 
 std::vector<DeviceInfo> devices(std::string& why_none) { return launch::query_devices(why_none); }
+
+#if MOESAIC_HAVE_NVSHMEM
+BackendStatus exchange_status() {
+  const transport::NvshmemVersion version = transport::library_version();
+  const Support match = transport::versions_match(transport::header_version(), version);
+  if (!match) {
+    return {"nvshmem", false, match.reason};
+  }
+  std::string why_none;
+  const bool any = !devices(why_none).empty();
+  return {"nvshmem", any, "NVSHMEM " + to_string(version) + (any ? "" : "; " + why_none)};
+}
+#endif
 
 }  // namespace moesaic::backends::cuda

@@ -14,4 +14,7 @@ const Backend& backend();
 /// Devices in CUDA's order; `why_none` is set when there are none.
 std::vector<DeviceInfo> devices(std::string& why_none);
 
+/// Whether ranks on several GPUs can exchange rows here. Only where NVSHMEM was built in.
+BackendStatus exchange_status();
+
 }  // namespace moesaic::backends::cuda
