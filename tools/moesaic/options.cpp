@@ -42,7 +42,8 @@ std::string overview() {
          "  help     This text, or that of a verb: moesaic help plan\n\n"
          "moesaic --version prints the version. Data goes to stdout, all else to stderr.\n"
          "Exit codes: 0 fine, 1 a check failed or a threshold was missed, 2 bad usage or input,\n"
-         "3 no suitable device, 4 finished but cases were skipped, throttled or unsteady (--strict).\n";
+         "3 no suitable device, 4 finished but cases were skipped, throttled or unsteady "
+         "(--strict).\n";
 }
 
 std::vector<std::string> flags_of(const CLI::App& app) {
