@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "text.hpp"
@@ -103,6 +104,28 @@ double parse_threshold(std::string_view text) {
     refuse("--threshold", "a fraction from 0 to 100, such as 0.03", text);
   }
   return value;
+}
+
+double parse_seconds(std::string_view flag, std::string_view text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const std::string_view unit(stop, static_cast<std::size_t>(end - stop));
+  const double scale = unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  if (error != std::errc{} || !(value * scale > 0) || !std::isfinite(value)) {
+    refuse(flag, "a time above 0 with its unit, such as 90s, 30m or 1.5h", text);
+  }
+  return value * scale;
+}
+
+std::string read_device(std::string_view flag, std::string_view text) {
+  try {
+    return planner::device_preset(text).name;
+  } catch (const Error& error) {
+    // The library names its argument "device".
+    const std::string what = error.what();
+    throw Error(error.code(), std::string(flag) + what.substr(what.find(':')));
+  }
 }
 
 RunPass parse_product_pass(std::string_view text) {

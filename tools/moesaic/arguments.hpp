@@ -26,6 +26,10 @@ std::vector<std::int64_t> parse_tiles(std::string_view text);
 std::vector<std::int64_t> parse_row_counts(std::string_view text);
 /// "0.03": a fraction from 0 to 100. @throws Error{invalid_argument}.
 double parse_threshold(std::string_view text);
+/// "90s", "30m" or "1.5h" in seconds, above 0. @throws Error{invalid_argument} naming `flag`.
+double parse_seconds(std::string_view flag, std::string_view text);
+/// The name of a device preset. @throws Error{invalid_argument} naming `flag`, with those known.
+std::string read_device(std::string_view flag, std::string_view text);
 /// The words between commas, each read by `read`; none twice. @throws Error{invalid_argument}.
 template <class T, class Read>
 std::vector<T> parse_list(std::string_view flag, std::string_view text, const Read& read) {

@@ -15,5 +15,6 @@ ExitCode cmd_plan(const Options& options);
 ExitCode cmd_run(const Options& options);
 ExitCode cmd_verify(const Options& options);
 ExitCode cmd_bench(const Options& options);
+ExitCode cmd_experiment(const Options& options);
 
 }  // namespace moesaic::cli

@@ -24,13 +24,7 @@ void declare_plan(CLI::App& app, Options& options) {
   add(app, "--capacity", "RULE", "Capacity of a padded batch: 1.25 (default) or 1.25:eight_row:S",
       [&plan](const std::string& text) { plan.planner.capacity = read_capacity(text); });
   add(app, "--device", "NAME", "Device preset of cost and roofline (h200)",
-      [&plan](const std::string& text) {
-        try {
-          plan.planner.device = planner::device_preset(text).name;
-        } catch (const Error& error) {
-          throw Error(error.code(), std::string("--") + error.what());
-        }
-      });
+      [&plan](const std::string& text) { plan.planner.device = read_device("--device", text); });
   add(app, "--by", "KEY",
       "Rows of the table: record (default), or the worst of each layer, step "
       "or rank",

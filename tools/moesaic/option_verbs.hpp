@@ -14,6 +14,9 @@ void declare_plan(CLI::App& app, Options& options);
 void declare_run(CLI::App& app, Options& options);
 void declare_verify(CLI::App& app, Options& options);
 void declare_bench(CLI::App& app, Options& options);
+void declare_experiment(CLI::App& app, Options& options);
+/// What one flag of `experiment` alone cannot tell. @throws Error{invalid_argument}.
+void check_experiment(const Options& options);
 void declare_info(CLI::App& app, Options& options);
 
 }  // namespace moesaic::cli

@@ -30,6 +30,8 @@ constexpr VerbRow kVerbs[] = {
     {Verb::verify, "verify", "Check the grouped GEMM contract on hostile cases", declare_verify},
     {Verb::bench, "bench", "Time strategies over shapes and routings, compare with earlier rows",
      declare_bench},
+    {Verb::experiment, "experiment", "Run a measured claim of the report here, by its own protocol",
+     declare_experiment},
 };
 
 std::string overview() {
@@ -37,9 +39,9 @@ std::string overview() {
       "moesaic: expert layers of Mixture-of-Experts models on exactly the rows that routing "
       "made\n\n"
       "Usage: moesaic VERB [FLAGS]\n\nVerbs:\n";
-  for (const VerbRow& row : kVerbs) text += format("  %-8s %s\n", row.name, row.summary);
+  for (const VerbRow& row : kVerbs) text += format("  %-10s %s\n", row.name, row.summary);
   return text +
-         "  help     This text, or that of a verb: moesaic help plan\n\n"
+         "  help       This text, or that of a verb: moesaic help plan\n\n"
          "moesaic --version prints the version. Data goes to stdout, all else to stderr.\n"
          "Exit codes: 0 fine, 1 a check failed or a threshold was missed, 2 bad usage or input,\n"
          "3 no suitable device, 4 finished but cases were skipped, throttled or unsteady "
@@ -84,6 +86,7 @@ std::vector<std::string> flags_of(const CLI::App& app) {
 Options parse_verb(const VerbRow& row, std::span<const std::string> words) {
   Options options;
   options.verb = row.verb;
+  options.words.assign(words.begin(), words.end());
   options.command = std::string("moesaic ") + row.name;
   for (const std::string& word : words) options.command += " " + shell_quote(word);
   CLI::App app(row.summary, std::string("moesaic ") + row.name);
@@ -104,6 +107,7 @@ Options parse_verb(const VerbRow& row, std::span<const std::string> words) {
   }
   if (row.verb == Verb::bench && options.input.inputs.empty()) options.input.inputs = {"uniform"};
   check_together(options);
+  if (row.verb == Verb::experiment) check_experiment(options);
   return options;
 }
 
@@ -119,7 +123,7 @@ const VerbRow* find_verb(std::string_view word) {
 bool is_verb(std::string_view word) { return find_verb(word) != nullptr; }
 
 Options parse_command_line(std::span<const std::string> words) {
-  static constexpr const char* kExpected = "info, plan, run, verify, bench or help";
+  static constexpr const char* kExpected = "info, plan, run, verify, bench, experiment or help";
   if (words.empty()) {
     throw Error(ErrorCode::invalid_argument,
                 std::string("verb: expected ") + kExpected + ", got none (moesaic help)");

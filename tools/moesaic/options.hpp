@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "experiment/design.hpp"
 #include "moesaic/expert_mlp.hpp"
 #include "moesaic/grouped_gemm.hpp"
 #include "moesaic/planner.hpp"
@@ -16,7 +17,7 @@
 
 namespace moesaic::cli {
 
-enum class Verb : std::uint8_t { help, version, info, plan, run, verify, bench };
+enum class Verb : std::uint8_t { help, version, info, plan, run, verify, bench, experiment };
 enum class RunPass : std::uint8_t { forward, dgrad, wgrad, mlp };
 enum class BackendChoice : std::uint8_t { automatic, cpu, cuda };
 /// Rows of `plan`'s table: every record, or the worst of each layer, step or rank.
@@ -79,6 +80,19 @@ struct BenchFlags {
   std::optional<double> threshold;  ///< A case slower by more is a failure; absent: 0.03.
 };
 
+/// What `experiment` is asked for. Inputs, --shape and --proj are skew's; the seed is
+/// InputOptions'.
+struct ExperimentFlags {
+  std::string name;  ///< "fig38"
+  experiment::DesignOptions design;
+  bool protocol_given = false, dry_run = false;
+  std::optional<double> budget_seconds;
+  std::string output_path;              ///< Rows are appended there; "-": to stdout.
+  std::string summarize_path;           ///< Only tells what the rows of this file say; empty: runs.
+  std::vector<std::string> presets;     ///< Devices of fig2's curves.
+  std::optional<std::int64_t> process;  ///< Only the cases of this process, in this process.
+};
+
 /// One parsed command line. Only the members of the verb are meaningful.
 struct Options {
   Verb verb = Verb::help;
@@ -89,7 +103,9 @@ struct Options {
   RunFlags run;
   VerifyFlags verify;
   BenchFlags bench;
-  std::string command;  ///< As it was typed, quoted for a shell.
+  ExperimentFlags experiment;
+  std::vector<std::string> words;  ///< The verb's, as they came.
+  std::string command;             ///< As it was typed, quoted for a shell.
 };
 
 /// Reads the words after the program's name.

@@ -3,6 +3,7 @@
 #include "row_sink.hpp"
 
 #include <fstream>
+#include <utility>
 
 #include "moesaic/error.hpp"
 #include "text.hpp"
@@ -19,11 +20,12 @@ bool ends_within_a_line(const std::string& path) {
 
 }  // namespace
 
-RowSink::RowSink(const std::string& path) : to_stdout_(path == "-") {
+RowSink::RowSink(const std::string& path, std::string flag)
+    : flag_(std::move(flag)), to_stdout_(path == "-") {
   if (path.empty() || to_stdout_) return;
   const bool torn = ends_within_a_line(path);
   file_.reset(std::fopen(path.c_str(), "a"));
-  if (file_ == nullptr) refuse("--json", "a file that can be written", path);
+  if (file_ == nullptr) refuse(flag_, "a file that can be written", path);
   if (torn) std::fputc('\n', file_.get());
 }
 
@@ -32,7 +34,7 @@ void RowSink::write(const std::string& row) {
   if (target == nullptr) return;
   if (std::fputs((row + "\n").c_str(), target) < 0 || std::fflush(target) != 0) {
     throw Error(ErrorCode::invalid_argument,
-                "--json: expected rows to be written, but writing failed");
+                flag_ + ": expected rows to be written, but writing failed");
   }
 }
 

@@ -50,6 +50,21 @@ std::string_view name(Regime regime) noexcept {
   return regime == Regime::short_burst ? "short_burst" : "sustained";
 }
 
+Arm parse_arm(std::string_view text) {
+  const auto found = std::find(kArms.begin(), kArms.end(), text);
+  if (found == kArms.end()) {
+    refuse("--arms", "grouped, padded_bmm, host_loop, dense or torch", text);
+  }
+  return static_cast<Arm>(found - kArms.begin());
+}
+
+Protocol parse_protocol(std::string_view text) {
+  for (const Protocol protocol : {Protocol::full, Protocol::reduced}) {
+    if (name(protocol) == text) return protocol;
+  }
+  refuse("--protocol", "full or reduced", text);
+}
+
 std::string factor_text(const Factors& factors, std::string_view name) {
   for (const Factor& factor : factors) {
     if (factor.name != name) continue;
@@ -70,6 +85,20 @@ double Case::useful_flops() const {
 }
 
 std::span<const std::string_view> design_names() noexcept { return kNames; }
+
+std::span<const std::string> experiment_names() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> names(kNames.begin(), kNames.end());
+    names.insert(names.end(), {"skew", "fig2"});
+    return names;
+  }();
+  return all;
+}
+
+bool is_experiment(std::string_view name) {
+  const std::span<const std::string> all = experiment_names();
+  return std::find(all.begin(), all.end(), name) != all.end();
+}
 
 Design make_design(std::string_view name, const DesignOptions& options) {
   for (const Row& row : kDesigns) {

@@ -27,6 +27,9 @@ enum class Regime : std::uint8_t { short_burst, sustained };
 std::string_view name(Arm arm) noexcept;
 std::string_view name(Protocol protocol) noexcept;
 std::string_view name(Regime regime) noexcept;
+/// @throws Error{invalid_argument} naming --arms or --protocol, what was expected and what came.
+Arm parse_arm(std::string_view text);
+Protocol parse_protocol(std::string_view text);
 
 /// A named value of the design: a whole number, a word, or true or false.
 using FactorValue = std::variant<std::int64_t, bool, std::string>;
@@ -99,6 +102,9 @@ struct DesignOptions {
 
 /// The experiments that are designs by name; `skew` needs records, `fig2` is arithmetic.
 std::span<const std::string_view> design_names() noexcept;
+/// All experiments: the designs by name, skew and fig2.
+std::span<const std::string> experiment_names();
+bool is_experiment(std::string_view name);
 /// @throws Error{invalid_argument} for an unknown name, for an arm that the experiment does not
 /// have, and for trials where there are none.
 Design make_design(std::string_view name, const DesignOptions& options);

@@ -19,6 +19,7 @@ Design sweep(const Outline& outline, const DesignOptions& options, std::int64_t 
              const std::vector<std::int64_t>& rows) {
   Start start = start_design(outline, options);
   Design& design = start.design;
+  design.title += ", d = h = " + number(width);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     Case one;
     one.key = one.group = "rows=" + number(rows[i]);
@@ -46,8 +47,7 @@ Timing sustained(Protocol protocol) {
 }  // namespace
 
 Design make_fig38(const DesignOptions& options) {
-  const Outline outline = {"fig38", "exact rows against a padded batch, d = h = 4096", kAllArms,
-                           kAllArms};
+  const Outline outline = {"fig38", "exact rows against a padded batch", kAllArms, kAllArms};
   if (options.protocol == Protocol::reduced) {
     return sweep(outline, options, 256, {64, 256, 1024, 2048});
   }
@@ -57,8 +57,7 @@ Design make_fig38(const DesignOptions& options) {
 }
 
 Design make_fig71(const DesignOptions& options) {
-  const Outline outline = {"fig71", "exact rows against a padded batch, d = h = 2048", kAllArms,
-                           kAllArms};
+  const Outline outline = {"fig71", "exact rows against a padded batch", kAllArms, kAllArms};
   if (options.protocol == Protocol::reduced) {
     return sweep(outline, options, 128, {256, 1024, 4096});
   }

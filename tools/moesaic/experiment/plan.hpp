@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run of a design would do: shown instead of running, and gone through when running.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiment/design.hpp"
+#include "experiment/pace.hpp"
+#include "experiment/result_file.hpp"
+
+namespace moesaic::cli::experiment {
+
+/// A case with the arms of it that are still to run here; torch's are run by scripts/torch_arm.py.
+struct Task {
+  const Case* one = nullptr;
+  std::int64_t order = 0;
+  std::vector<Arm> arms;
+  double seconds = 0;  ///< Expected.
+};
+
+/// The tasks of a design in the order of execution; those whose rows are all there are left out.
+/// `process` below 0: of every process. The design must outlive them.
+std::vector<Task> tasks_of(const Design& design, const ResultFile& there, const Pace& pace,
+                           std::int64_t process = -1);
+
+/// Sum of the expected seconds.
+double expected_seconds(const std::vector<Task>& tasks);
+
+/// Rows that the design makes here, or those that are there already.
+std::int64_t row_count(const Design& design);
+std::int64_t row_count(const std::vector<Task>& tasks);
+
+/// True when the design has an arm of torch.
+bool has_torch(const Design& design);
+/// How the rows of torch are made: one line.
+std::string torch_hint(const std::string& command, const std::string& output_path);
+
+/// The plan for people.
+std::string plan_text(const Design& design, const std::vector<Task>& tasks, const Pace& pace,
+                      const std::string& output_path);
+/// One JSON line per case of all that are in the design, schema moesaic.experiment_case/1.
+std::string plan_json(const Design& design);
+
+/// "about 2 h 10 min"
+std::string about(double seconds);
+
+}  // namespace moesaic::cli::experiment

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of experiments read back.
+#include "experiment/result_file.hpp"
+
+#include <algorithm>
+#include <fstream>
+
+#include "moesaic/build_info.hpp"
+#include "moesaic/error.hpp"
+#include "stats.hpp"
+#include "text.hpp"
+
+namespace moesaic::cli::experiment {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string factor_words(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// The median of a list that may hold nulls; 0 when there is none.
+double median_of(const Json& list) {
+  std::vector<double> values;
+  for (const Json& value : list) {
+    if (value.is_number()) values.push_back(value.get<double>());
+  }
+  return values.empty() ? 0 : median(values);
+}
+
+void read_clocks(const Json& json, StoredRow& row) {
+  if (const Json& clocks = json.at("clocks"); !clocks.is_null()) {
+    row.throttled = clocks.at("throttled").get<bool>();
+    row.sm_mhz = clocks.at("sm_mhz").at("median").get<double>();
+    row.power_w = clocks.at("power_w").is_number() ? clocks.at("power_w").get<double>() : 0;
+  }
+  if (const Json telemetry = json.value("telemetry", Json()); telemetry.is_object()) {
+    row.sm_mhz = median_of(telemetry.at("sm_mhz"));
+    row.power_w = median_of(telemetry.at("power_w"));
+  }
+}
+
+void read_timed(const Json& json, StoredRow& row) {
+  row.device = json.at("device").at("name").get<std::string>();
+  row.git_sha = json.at("git").at("sha").get<std::string>();
+  row.n = json.at("problem").at("n").get<std::int64_t>();
+  row.k = json.at("problem").at("k").get<std::int64_t>();
+  std::int64_t begin = 0;
+  for (const Json& end : json.at("routing").at("offs")) {
+    row.counts.push_back(end.get<std::int64_t>() - begin);
+    begin = end.get<std::int64_t>();
+  }
+  row.mean_seconds = json.at("timing").at("mean_s").get<double>();
+  row.useful_flops = json.at("work").at("useful_flops").get<double>();
+  row.executed_flops = json.at("work").at("executed_flops").get<double>();
+  if (!(row.mean_seconds > 0)) throw Json::other_error::create(0, "timing.mean_s above 0", &json);
+  read_clocks(json, row);
+}
+
+StoredRow read_row(const Json& json, bool timed) {
+  const Json& experiment = json.at("experiment");
+  StoredRow row;
+  row.place = {experiment.at("name").get<std::string>(),
+               experiment.at("protocol").get<std::string>(),
+               experiment.at("case").get<std::string>(), experiment.at("arm").get<std::string>(),
+               experiment.at("process").get<std::int64_t>()};
+  for (const auto& [name, value] : experiment.at("factors").items()) {
+    row.factors[name] = factor_words(value);
+  }
+  if (timed) read_timed(json, row);
+  return row;
+}
+
+}  // namespace
+
+std::string StoredRow::factor(const std::string& name) const {
+  const auto found = factors.find(name);
+  return found == factors.end() ? "" : found->second;
+}
+
+ResultFile::ResultFile(const std::string& flag, const std::string& path) : path_(path) {
+  std::ifstream file(path);
+  std::string line;
+  for (std::int64_t number = 1; file && std::getline(file, line); ++number) {
+    if (line.empty()) continue;
+    take(line,
+         format("%s: %s line %lld", flag.c_str(), path.c_str(), static_cast<long long>(number)));
+  }
+}
+
+void ResultFile::take(const std::string& line, const std::string& place) {
+  const Json json = Json::parse(line, nullptr, false);
+  if (json.is_discarded() && line.front() == '{') {
+    warnings_.push_back(place + ": left out, a row that was cut off");
+    return;
+  }
+  const Json schema = json.is_object() ? json.value("schema", Json()) : Json();
+  const bool timed = schema == "moesaic.bench/1";
+  if (!timed && schema != "moesaic.roofline/1") {
+    refuse(place, "a row of schema moesaic.bench/1 or moesaic.roofline/1", line.substr(0, 40));
+  }
+  if (!json.contains("experiment")) return;  // a row of bench
+  try {
+    rows_.push_back(read_row(json, timed));
+  } catch (const Json::exception& error) {
+    refuse(place, std::string("a row as docs/guide/experiments.md has them (") + error.what() + ")",
+           line.substr(0, 40));
+  }
+  places_.insert(rows_.back().place);
+}
+
+void ResultFile::require_same(const Design& design, const std::string& device) {
+  const std::string protocol(name(design.protocol)), sha = build_info().git_sha;
+  std::map<std::string, const Case*> cases;
+  for (const Case& one : design.cases) cases[one.key] = &one;
+  const auto refuse_row = [&](const std::string& expected, const std::string& got) {
+    refuse("--output", expected + ", since rows of two would be mixed (name another file)",
+           path_ + ", which has rows of " + got);
+  };
+  std::int64_t other_commits = 0;
+  for (const StoredRow& row : rows_) {
+    if (row.place.experiment != design.name) continue;
+    if (row.place.protocol != protocol) {
+      refuse_row("rows of " + design.name + " under protocol " + protocol, row.place.protocol);
+    }
+    if (row.device != device) refuse_row("rows of " + device, row.device);
+    const auto found = cases.find(row.place.key);
+    if (found == cases.end()) {
+      refuse_row("rows of this design of " + design.name, "another case, " + row.place.key);
+    }
+    const Case& one = *found->second;
+    if (row.counts != one.record.counts || row.n != one.product().n || row.k != one.product().k) {
+      refuse_row("rows of this design of " + design.name,
+                 "case " + row.place.key + " with other rows or widths (another seed or shape)");
+    }
+    other_commits += row.git_sha != sha ? 1 : 0;
+  }
+  if (other_commits > 0) {
+    warnings_.push_back(path_ + ": " + std::to_string(other_commits) +
+                        " rows are of another commit than this build; they are kept");
+  }
+}
+
+}  // namespace moesaic::cli::experiment

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of experiments read back: which are there when a run goes on, and what they say.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "experiment/row_place.hpp"
+
+namespace moesaic::cli::experiment {
+
+/// A row as far as it is read back. Of a row of fig2 only the place.
+struct StoredRow {
+  RowPlace place;
+  std::map<std::string, std::string> factors;
+  std::string device, git_sha;
+  std::vector<std::int64_t> counts;
+  std::int64_t n = 0, k = 0;
+  double mean_seconds = 0, useful_flops = 0, executed_flops = 0;
+  double sm_mhz = 0, power_w = 0;  ///< Medians of the looks; 0 without any.
+  bool throttled = false;
+  [[nodiscard]] double useful_tflops() const { return useful_flops / mean_seconds * 1e-12; }
+  /// The factor's text; empty when there is none.
+  [[nodiscard]] std::string factor(const std::string& name) const;
+};
+
+class ResultFile {
+ public:
+  /// No rows.
+  ResultFile() = default;
+  /// A file that is not there has no rows. @throws Error{invalid_argument} naming `flag`, file and
+  /// line for what is no row; a row that was cut off is left out with a warning.
+  ResultFile(const std::string& flag, const std::string& path);
+
+  [[nodiscard]] const std::vector<StoredRow>& rows() const { return rows_; }
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+  [[nodiscard]] bool has(const RowPlace& place) const { return places_.contains(place); }
+
+  /// That what is there of this experiment is of this design and device; a warning for rows of
+  /// another commit. @throws Error{invalid_argument} naming --output and the row that is not.
+  void require_same(const Design& design, const std::string& device);
+
+ private:
+  void take(const std::string& line, const std::string& place);
+
+  std::string path_;
+  std::vector<StoredRow> rows_;
+  std::set<RowPlace> places_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace moesaic::cli::experiment
