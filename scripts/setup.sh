@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes a machine ready to build moesaic. On Debian: root installs the packages that are missing, a
 # user is told the one line to run. Elsewhere: says what is missing. Makes .venv for the Python tests,
-# with the reader of compiled kernels where there is a CUDA compiler. Nothing missing, nothing done.
-# Usage: scripts/setup.sh [--lint] [--torch] [--nvshmem]
+# with plotly.js for the pages of `moesaic report` and the reader of compiled kernels where there is a
+# CUDA compiler. Nothing missing, nothing done.
+# Usage: scripts/setup.sh [--lint] [--torch] [--browser] [--nvshmem]
 #   --lint adds clang, clang-format and clang-tidy; --torch adds torch and transformers to .venv;
+#   --browser adds Chromium, and playwright to .venv, which the tests of pages need;
 #   --nvshmem adds NVSHMEM to .venv where there is a CUDA compiler, unless NVSHMEM_HOME names one
 set -euo pipefail
 
@@ -20,6 +22,8 @@ build_needs=(
 lint_needs=('clang|clang++' 'clang-format|clang-format' 'clang-tidy|clang-tidy' 'libomp-dev|')
 # torch.compile on the CPU builds Python extensions.
 torch_needs=('python3-dev|')
+# A browser without a font draws boxes.
+browser_needs=('chromium|chromium' 'fonts-dejavu-core|')
 # One torch for CPU and CUDA: 4.9 GB with what it depends on, which it cannot be loaded without.
 # The version that torch brings too: a process can hold only one.
 nvshmem_package='nvidia-nvshmem-cu13==3.4.5'
@@ -77,18 +81,18 @@ note_failure() {  # note_failure VENV WHAT
   if [[ -d "$1" && -w "$1" ]]; then printf '%(%s)T' -1 >"$1/failed_$2"; fi
 }
 
-# The tests of the Python package need NumPy and ml_dtypes (BF16); they get them in .venv. Without
-# network the rest works all the same, and those tests say that they were skipped. MOESAIC_VENV names
-# another place for it.
+# The tests of the Python package need NumPy and ml_dtypes (BF16), `moesaic report` needs plotly.js;
+# .venv has them. Without network the rest works all the same: those tests say that they were skipped,
+# and `report` says what it lacks. MOESAIC_VENV names another place for it.
 make_python() {
   local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}"
-  if ! "$venv/bin/python3" -c 'import ml_dtypes, numpy' 2>/dev/null; then
+  if ! "$venv/bin/python3" -c 'import ml_dtypes, numpy, plotly' 2>/dev/null; then
     if failed_lately "$venv" numpy; then
       echo "setup: the NumPy tests will be skipped; .venv is incomplete (remove it to try again now)" >&2
       return
     fi
-    echo "setup: making .venv with numpy and ml_dtypes" >&2
-    if ! { python3 -m venv "$venv" && "$venv/bin/python3" -m pip install -q numpy ml_dtypes; } >&2; then
+    echo "setup: making .venv with numpy, ml_dtypes and plotly" >&2
+    if ! { python3 -m venv "$venv" && "$venv/bin/python3" -m pip install -q numpy ml_dtypes plotly; } >&2; then
       note_failure "$venv" numpy
       echo "setup: .venv is not complete; the NumPy tests of the Python package will be skipped" >&2
       return
@@ -139,22 +143,33 @@ sys.exit(importlib.metadata.version(name) != version)' "$package" 2>/dev/null &&
   done
 }
 
+# Whoever asks for the browser gets what drives it; without network its tests say that they were skipped.
+add_playwright() {
+  local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}"
+  if "$venv/bin/python3" -c 'import playwright' 2>/dev/null; then return; fi
+  echo "setup: adding playwright to .venv" >&2
+  "$venv/bin/python3" -m pip install -q playwright >&2 ||
+    echo "setup: no playwright; the tests of pages will be skipped" >&2
+}
+
 # What no package brings.
 finish() {
   make_python
   if [[ "$nvshmem" == yes ]]; then add_nvshmem; fi
+  if [[ "$browser" == yes ]]; then add_playwright; fi
   if [[ "$torch" == yes ]]; then add_torch; fi
 }
 
 main() {
-  local needs=("${build_needs[@]}") missing=() need torch=no nvshmem=no
+  local needs=("${build_needs[@]}") missing=() need torch=no nvshmem=no browser=no
   for need in "$@"; do
     case "$need" in
       --lint) needs+=("${lint_needs[@]}") ;;
+      --browser) needs+=("${browser_needs[@]}") browser=yes ;;
       --torch) needs+=("${torch_needs[@]}") torch=yes ;;
       --nvshmem) nvshmem=yes ;;
       *)
-        echo "setup: expected nothing, --lint, --torch or --nvshmem, got '$need'" >&2
+        echo "setup: expected nothing, --lint, --torch, --browser or --nvshmem, got '$need'" >&2
         exit 2
         ;;
     esac

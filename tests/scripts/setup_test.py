@@ -107,7 +107,7 @@ class SetupTest(unittest.TestCase):
         done = machine.setup()
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         self.assertEqual(machine.apt_calls(), [f"-m venv {machine.bin}/venv",
-                                               "-m pip install -q numpy ml_dtypes"])
+                                               "-m pip install -q numpy ml_dtypes plotly"])
         self.assertEqual(machine.setup().stderr, "")  # what it made answers now
 
     def test_without_network_setup_goes_on(self):
@@ -122,7 +122,7 @@ class SetupTest(unittest.TestCase):
         machine = self.machine(installed=BUILD)
         machine.write("venv/bin/python3", f'[[ $1 == -c ]] || echo "$@" >>{machine.log}; exit 1')
         machine.write("python3", "exit 0")
-        once = ["-m pip install -q numpy ml_dtypes"]
+        once = ["-m pip install -q numpy ml_dtypes plotly"]
         machine.setup()
         self.assertEqual(machine.apt_calls(), once)
         done = machine.setup()
@@ -222,6 +222,13 @@ class SetupTest(unittest.TestCase):
         done = machine.setup("--torch")
         self.assertEqual(done.returncode, 0)
         self.assertIn("tests of moesaic.torch will be skipped", done.stderr)
+
+    def test_the_browser_comes_with_what_drives_it(self):
+        machine = self.machine(installed=BUILD + " chromium")
+        machine.write("venv/bin/python3", f'[[ "$*" == *numpy* ]] || {{ echo "$@" >>{machine.log}; [[ $1 != -c ]]; }}')
+        self.assertEqual(machine.setup("--browser").returncode, 0)
+        self.assertEqual(machine.apt_calls()[1:], ["-q -y --no-install-recommends install fonts-dejavu-core",
+                                                   "-c import playwright", "-m pip install -q playwright"])
 
     def test_unknown_arguments_are_refused(self):
         done = self.machine(installed=BUILD).setup("--lnt")
