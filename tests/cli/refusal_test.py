@@ -8,12 +8,12 @@ from harness import CliTest, npy_bytes
 
 class Usage(CliTest):
     def test_no_verb_and_unknown_verbs(self):
-        self.refused(words=("info, plan, run, verify, bench, experiment",))
-        for verb in ("report", "paln", ""):
+        self.refused(words=("info, plan, run, verify, bench, experiment, report",))
+        for verb in ("paln", ""):
             self.refused(verb, words=(f'"{verb}"', "verify"))
 
     def test_unknown_flags_name_themselves_and_a_near_one(self):
-        for verb in ("info", "plan", "run", "verify", "bench", "experiment"):
+        for verb in ("info", "plan", "run", "verify", "bench", "experiment", "report"):
             self.refused(verb, "--no-such-flag", words=("--no-such-flag", verb))
         self.refused("plan", "counts:1", "--tile", "8", words=("--tile:", "--tiles"))
         self.refused("plan", "counts:1", "--tile-shape=8", words=("--tile-shape=8",))

@@ -16,5 +16,6 @@ ExitCode cmd_run(const Options& options);
 ExitCode cmd_verify(const Options& options);
 ExitCode cmd_bench(const Options& options);
 ExitCode cmd_experiment(const Options& options);
+ExitCode cmd_report(const Options& options);
 
 }  // namespace moesaic::cli

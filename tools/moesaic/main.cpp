@@ -37,6 +37,8 @@ ExitCode dispatch(const moesaic::cli::Options& options) {
       return moesaic::cli::cmd_bench(options);
     case Verb::experiment:
       return moesaic::cli::cmd_experiment(options);
+    case Verb::report:
+      return moesaic::cli::cmd_report(options);
   }
   return ExitCode::bad_input;
 }

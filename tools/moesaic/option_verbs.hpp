@@ -17,6 +17,9 @@ void declare_bench(CLI::App& app, Options& options);
 void declare_experiment(CLI::App& app, Options& options);
 /// What one flag of `experiment` alone cannot tell. @throws Error{invalid_argument}.
 void check_experiment(const Options& options);
+void declare_report(CLI::App& app, Options& options);
+/// What one flag of `report` alone cannot tell. @throws Error{invalid_argument}.
+void check_report(const Options& options);
 void declare_info(CLI::App& app, Options& options);
 
 }  // namespace moesaic::cli

@@ -32,6 +32,8 @@ constexpr VerbRow kVerbs[] = {
      declare_bench},
     {Verb::experiment, "experiment", "Run a measured claim of the report here, by its own protocol",
      declare_experiment},
+    {Verb::report, "report", "One HTML page of results and histograms that opens without a network",
+     declare_report},
 };
 
 std::string overview() {
@@ -108,6 +110,7 @@ Options parse_verb(const VerbRow& row, std::span<const std::string> words) {
   if (row.verb == Verb::bench && options.input.inputs.empty()) options.input.inputs = {"uniform"};
   check_together(options);
   if (row.verb == Verb::experiment) check_experiment(options);
+  if (row.verb == Verb::report) check_report(options);
   return options;
 }
 
@@ -123,7 +126,8 @@ const VerbRow* find_verb(std::string_view word) {
 bool is_verb(std::string_view word) { return find_verb(word) != nullptr; }
 
 Options parse_command_line(std::span<const std::string> words) {
-  static constexpr const char* kExpected = "info, plan, run, verify, bench, experiment or help";
+  static constexpr const char* kExpected =
+      "info, plan, run, verify, bench, experiment, report or help";
   if (words.empty()) {
     throw Error(ErrorCode::invalid_argument,
                 std::string("verb: expected ") + kExpected + ", got none (moesaic help)");

@@ -17,7 +17,17 @@
 
 namespace moesaic::cli {
 
-enum class Verb : std::uint8_t { help, version, info, plan, run, verify, bench, experiment };
+enum class Verb : std::uint8_t {
+  help,
+  version,
+  info,
+  plan,
+  run,
+  verify,
+  bench,
+  experiment,
+  report
+};
 enum class RunPass : std::uint8_t { forward, dgrad, wgrad, mlp };
 enum class BackendChoice : std::uint8_t { automatic, cpu, cuda };
 /// Rows of `plan`'s table: every record, or the worst of each layer, step or rank.
@@ -93,6 +103,13 @@ struct ExperimentFlags {
   std::optional<std::int64_t> process;  ///< Only the cases of this process, in this process.
 };
 
+struct ReportFlags {
+  std::vector<std::string> routing;  ///< Inputs that are histograms, whatever they look like.
+  std::string output;                ///< "-": to stdout.
+  std::string title = "moesaic report";
+  std::string plotly;  ///< plotly.min.js; empty: the installed one.
+};
+
 /// One parsed command line. Only the members of the verb are meaningful.
 struct Options {
   Verb verb = Verb::help;
@@ -104,6 +121,7 @@ struct Options {
   VerifyFlags verify;
   BenchFlags bench;
   ExperimentFlags experiment;
+  ReportFlags report;
   std::vector<std::string> words;  ///< The verb's, as they came.
   std::string command;             ///< As it was typed, quoted for a shell.
 };

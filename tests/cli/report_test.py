@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""moesaic report: what it reads and refuses, and how it writes. What the page does is tests/report's."""
+import json
+import os
+import pathlib
+import unittest
+
+from harness import CliTest
+
+PLOTLY = "/* plotly.js v0, a stand-in */ var Plotly = {}; // </SCRIPT>"
+
+
+def bench_row(**changes):
+    """A row of `moesaic bench` with made-up times."""
+    row = {"schema": "moesaic.bench/1", "date": "2026-01-01T00:00:00Z", "git": {"sha": "0123456789ab", "dirty": False},
+           "device": {"kind": "cpu", "name": "made up"}, "timing": {"regime": "short_burst", "median_s": 0.001},
+           "routing": {"name": "uniform", "offs": [4, 8]}, "check": {"elements": 8, "mismatches": 0}}
+    row.update(changes)
+    return row
+
+
+def lines(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+class ReportTest(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.plotly = ("--plotly", self.write("plotly.js", PLOTLY))
+        self.out = str(self.folder / "page.html")
+
+    def read(self, path):
+        return pathlib.Path(path).read_text(encoding="utf-8")
+
+    def data(self, text):
+        return json.loads(text.split('id="moesaic-data">')[1].split("</script>")[0])
+
+    def page(self, *args, **kwargs):
+        """The data of the page."""
+        return self.data(self.fine("report", *args, *self.plotly, "-o", "-", **kwargs).out)
+
+    def no(self, *args, words=(), **kwargs):
+        self.refused("report", *args, *self.plotly, "-o", self.out, words=words, **kwargs)
+        self.assertFalse(os.path.exists(self.out))
+
+
+class Writing(ReportTest):
+    def test_one_file_that_holds_everything(self):
+        result = self.fine("report", "counts:1,4,3,2", *self.plotly, "-o", self.out)
+        self.assertEqual(result.out, "")
+        self.assertIn("1 histograms", result.err)
+        text = self.read(self.out)
+        self.assertFalse("</SCRIPT>" in text)  # a library cannot end its element either
+        self.assertEqual(text.count("</script>"), 3)
+        for outside in ("src=", "href=\"http", "@import", "url(h", "url('", "url(\""):
+            self.assertFalse(outside in text, outside)
+        self.assertEqual([name for name in os.listdir(self.folder) if "part" in name], [])
+
+    def test_an_older_page_is_replaced_and_an_input_never(self):
+        rows = self.write("rows.jsonl", lines(bench_row()))
+        self.write("page.html", "old")
+        self.fine("report", rows, *self.plotly, "-o", self.out)
+        self.assertNotEqual(self.read(self.out), "old")
+        self.refused("report", rows, *self.plotly, "-o", rows, words=("-o", "another file", "rows.jsonl"))
+        self.assertEqual(self.read(rows), lines(bench_row()))
+
+    def test_places_that_cannot_be_written(self):
+        for place in (str(self.folder), str(self.folder / "no" / "page.html")):
+            self.refused("report", "counts:1", *self.plotly, "-o", place, words=("-o", place))
+        self.refused("report", "counts:1", *self.plotly, "-o", "/dev/full", words=("-o", "/dev/full"))
+
+    def test_plotly_is_asked_for_by_name(self):
+        self.refused("report", "counts:1", "-o", self.out, "--plotly", self.out + "x", words=("--plotly", "pip install plotly", "setup.sh"))
+        self.refused("report", "counts:1", "-o", self.out, "--plotly", self.write("x.js", "alert(1)"), words=("--plotly", "plotly.min.js", "x.js"))
+
+
+class Usage(ReportTest):
+    def test_flags(self):
+        self.refused("report", "counts:1", words=("-o", "none"))
+        self.refused("report", "-o", self.out, words=("RESULTS", "--routing"))
+        self.no("counts:1,2", "--ep", 2, "--rank", 0, words=("--rank", "--ep"))
+        self.no("counts:1,2,3", "--ep", 2, words=("--ep", "3 experts"))
+        self.no("counts:1", "--tiles", "0", words=("--tiles",))
+        self.no(str(self.folder / "absent.jsonl"), words=("absent.jsonl",))
+        self.no("--routing", str(self.folder / "absent.json"), words=("absent.json",))
+
+    def test_too_many_rows_for_a_page(self):
+        self.no("counts:9007199254740990,3", words=("layer 0", "2^53"))
+        self.no("uniform", "uniform", "--experts", 65536, *["uniform"] * 40, "--rows", 1, words=("2,000,000", "--layer"))
+
+
+class Results(ReportTest):
+    def refuse_row(self, row, *words):
+        content = lines(bench_row()) + "\n" + (row if isinstance(row, str) else json.dumps(row)) + "\n"
+        self.no(self.write("rows.jsonl", content), words=("rows.jsonl:3", *words))
+
+    def test_bad_rows_are_named_with_file_and_line(self):
+        self.refuse_row("[1]", "a JSON object", "[1]")
+        self.refuse_row("{nonsense}", "a JSON object")
+        self.refuse_row({"schema": "moesaic.bench/2"}, "schema", "moesaic.bench/1", "moesaic.bench/2")
+        self.refuse_row(bench_row(timing={"median_s": 0}), "timing.median_s", "above 0", "0")
+        self.refuse_row(bench_row(timing={"median_s": "1"}), "timing.median_s")
+        self.refuse_row(bench_row(timing={"median_s": 1, "regime": "long"}), "timing.regime", "short_burst, sustained", "long")
+        self.refuse_row(bench_row(device={}), "device.name", "none")
+        self.refuse_row(bench_row(git={}), "git.sha", "none")
+        self.refuse_row(bench_row(routing={"offs": [3, 2]}), "routing.offs", "do not decrease")
+        self.refuse_row(bench_row(routing={"offs": 3}), "routing.offs")
+
+    def test_bad_experiment_rows(self):
+        good = {"name": "fig38", "protocol": "full", "case": "rows=8", "arm": "grouped", "process": 0, "order": 0, "factors": {"rows": 8}}
+        timing = {"regime": "short_burst", "median_s": 1, "mean_s": 1}
+        work = {"useful_flops": 1, "executed_flops": 1}
+        for change, words in ((("name", "fig39"), ("experiment.name", "fig38", "fig39")), (("protocol", "half"), ("experiment.protocol", "full, reduced")),
+                              (("arm", "fast"), ("experiment.arm", "padded_bmm")), (("factors", []), ("experiment.factors", "an object")),
+                              (("case", None), ("experiment.case", "a text"))):
+            self.refuse_row(bench_row(experiment=dict(good, **{change[0]: change[1]}), timing=timing, work=work), *words)
+        self.refuse_row(bench_row(experiment=good, timing={"regime": "sustained", "median_s": 1}, work=work), "timing.mean_s")
+        self.refuse_row(bench_row(experiment=good, timing=timing, work={}), "work.useful_flops", "none")
+        self.refuse_row({"schema": "moesaic.compare/1", "case": "x", "device": {"name": "d"}, "git": {"sha": "0"}, "ratio": 0}, "ratio")
+        self.refuse_row({"schema": "moesaic.roofline/1", "experiment": dict(good, name="fig2"), "device_preset": "h200", "shape": {}, "points": []}, "points")
+
+    def test_rows_without_a_passed_check_are_left_out_and_said(self):
+        rows = [bench_row(), bench_row(check={"elements": 8, "mismatches": 1}), bench_row(check={"elements": 0, "mismatches": 0}), bench_row(check=None)]
+        path = self.write("rows.jsonl", lines(*rows))
+        result = self.fine("report", path, *self.plotly, "-o", "-")
+        self.assertIn("rows.jsonl: 3 rows without a passed check are left out", result.err)
+        file = self.data(result.out)["results"]["files"][0]
+        self.assertEqual((len(file["rows"]), file["unchecked"]), (1, 3))
+        self.no(self.write("none.jsonl", lines(rows[1])), words=("none.jsonl", "passed check"))
+
+    def test_a_row_that_was_cut_off_is_left_out_and_said(self):
+        path = self.write("rows.jsonl", lines(bench_row()) + json.dumps(bench_row())[:50])
+        result = self.fine("report", path, *self.plotly, "-o", "-")
+        self.assertIn("rows.jsonl:2: left out, a row that was cut off", result.err)
+
+    def test_what_does_not_belong_together_is_apart(self):
+        def experiment(protocol, regime, name="fig73", seconds=1.0, device="made up"):
+            return bench_row(experiment={"name": name, "protocol": protocol, "case": "one", "arm": "grouped", "process": 0, "order": 0, "factors": {}},
+                             device={"name": device}, timing={"regime": regime, "median_s": seconds, "mean_s": seconds}, work={"useful_flops": 8, "executed_flops": 8})
+
+        rows = [experiment("full", "sustained"), experiment("reduced", "sustained"), experiment("full", "short_burst"),
+                experiment("full", "sustained", seconds=2.0), experiment("full", "sustained", device="another")]
+        figures = self.page(self.write("rows.jsonl", lines(*rows)))["results"]["figures"]
+        self.assertEqual([(f["protocol"], f["regime"], [(s["device"], s["rows"], s["superseded"]) for s in f["sets"]]) for f in figures],
+                         [("full", "short_burst", [("made up", [2], 0)]), ("full", "sustained", [("another", [4], 0), ("made up", [3], 1)]),
+                          ("reduced", "sustained", [("made up", [1], 0)])])
+
+    def test_predictions_are_of_the_device_whose_peaks_the_row_has(self):
+        peak = {"bf16_flops_per_second": 989e12, "dram_bytes_per_second": 4.8e12}
+        row = bench_row(device={"name": "a GPU", "peak": peak}, problem={"pass": "forward", "strategy": "grouped", "dtype": "bf16", "n": 4096, "k": 4096},
+                        work={"useful_flops": 1e9, "executed_flops": 1e9, "min_bytes": 1e6})
+        results = self.page(self.write("rows.jsonl", lines(row, bench_row())))["results"]
+        predicted = results["files"][0]["rows"][0]["predicted"]
+        layer = self.layers("counts:4,4", "--shape", "d=4096,h=4096", "--proj", "square", "--device", predicted["preset"])[0]
+        self.assertEqual(predicted["kernel_s"], layer["kernel_s"])
+        self.assertEqual(predicted["bound_s"], layer["roofline_s"])
+        self.assertNotIn("predicted", results["files"][0]["rows"][1])
+        self.assertEqual([figure["kind"] for figure in results["figures"]], ["bench", "roofline", "predicted"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of results, read line by line and checked against their schema.
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "report/data.hpp"
+#include "report/field.hpp"
+#include "text.hpp"
+
+namespace moesaic::cli::report {
+namespace {
+
+constexpr std::array kExperiments = {"fig38", "fig71", "table44", "fig40",
+                                     "fig72", "fig73", "fig2",    "skew"};
+
+/// One row and where it stands, for refusals.
+class RowCheck {
+ public:
+  RowCheck(const Json& row, std::string place) : row_(row), place_(std::move(place)) {}
+
+  [[noreturn]] void refuse_field(const std::string& path, const std::string& expected) const {
+    const Json* value = field(row_, path);
+    refuse(place_ + ": " + path, expected,
+           value == nullptr ? "none" : value->dump(-1, ' ', false, kReplace).substr(0, 60));
+  }
+  void text(const std::string& path) const {
+    const Json* value = field(row_, path);
+    if (value == nullptr || !value->is_string()) refuse_field(path, "a text");
+  }
+  void one_of(const std::string& path, std::span<const char* const> words) const {
+    const Json* value = field(row_, path);
+    for (const char* word : words) {
+      if (value != nullptr && *value == word) return;
+    }
+    std::string expected;
+    for (const char* word : words) expected += (expected.empty() ? "" : ", ") + std::string(word);
+    refuse_field(path, "one of " + expected);
+  }
+  void positive(const std::string& path) const {
+    const double value = number(row_, path);
+    if (!(value > 0) || !std::isfinite(value)) refuse_field(path, "a number above 0");
+  }
+  void object(const std::string& path) const {
+    const Json* value = field(row_, path);
+    if (value == nullptr || !value->is_object()) refuse_field(path, "an object");
+  }
+  /// End rows of experts: whole, not negative, not decreasing.
+  void offsets(const std::string& path) const {
+    const Json* value = field(row_, path);
+    if (value == nullptr || value->is_null()) return;
+    if (!value->is_array()) refuse_field(path, "a list of end rows");
+    double last = 0;
+    for (const Json& end : *value) {
+      if (!end.is_number_integer() || end.get<double>() < last) {
+        refuse_field(path, "end rows that do not decrease");
+      }
+      last = end.get<double>();
+    }
+  }
+
+ private:
+  const Json& row_;
+  std::string place_;
+};
+
+void check_experiment(const RowCheck& check) {
+  static constexpr std::array kProtocols = {"full", "reduced"};
+  static constexpr std::array kArms = {"grouped", "padded_bmm", "host_loop", "dense", "torch"};
+  check.one_of("experiment.name", kExperiments);
+  check.one_of("experiment.protocol", kProtocols);
+  check.one_of("experiment.arm", kArms);
+  check.text("experiment.case");
+  check.object("experiment.factors");
+}
+
+void check_bench(const Json& row, const RowCheck& check) {
+  static constexpr std::array kRegimes = {"short_burst", "sustained"};
+  check.text("device.name");
+  check.text("git.sha");
+  check.positive("timing.median_s");
+  if (field(row, "timing.regime") != nullptr) check.one_of("timing.regime", kRegimes);
+  check.offsets("routing.offs");
+  if (field(row, "experiment") == nullptr) return;
+  check_experiment(check);
+  check.one_of("timing.regime", kRegimes);
+  check.positive("timing.mean_s");
+  check.positive("work.useful_flops");
+}
+
+void check_roofline(const Json& row, const RowCheck& check) {
+  check_experiment(check);
+  check.text("device_preset");
+  check.object("shape");
+  const Json* points = field(row, "points");
+  if (points == nullptr || !points->is_array() || points->empty()) {
+    check.refuse_field("points", "a list of points");
+  }
+  for (const Json& point : *points) {
+    for (const char* name : {"tokens", "intensity", "bound_flops_per_second"}) {
+      if (!(number(point, name) > 0)) {
+        check.refuse_field("points", std::string("points with ") + name + " above 0");
+      }
+    }
+  }
+}
+
+void check_compare(const RowCheck& check) {
+  check.text("case");
+  check.text("device.name");
+  check.text("git.sha");
+  check.positive("ratio");
+}
+
+/// A row shows that what it timed was right. Arithmetic needs no check.
+bool passed(const Json& row) {
+  if (row.value("schema", Json()) == "moesaic.roofline/1") return true;
+  const Json* passed = field(row, "check.passed");
+  if (passed != nullptr) return *passed == true;
+  return number(row, "check.elements") > 0 && number(row, "check.mismatches") == 0;
+}
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line(4096, '\0');
+  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<std::size_t>(file.gcount()));
+  return line.substr(0, line.find('\n'));
+}
+
+void check_row(const Json& row, const std::string& place) {
+  static constexpr std::array kSchemas = {"moesaic.bench/1", "moesaic.compare/1",
+                                          "moesaic.roofline/1"};
+  const RowCheck check(row, place);
+  check.one_of("schema", kSchemas);
+  if (row["schema"] == kSchemas[0]) return check_bench(row, check);
+  if (row["schema"] == kSchemas[1]) return check_compare(check);
+  check_roofline(row, check);
+}
+
+}  // namespace
+
+bool looks_like_results(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  if (path.ends_with(".jsonl")) return true;
+  const std::string line = first_line(path);
+  for (const char* schema : {"moesaic.bench/", "moesaic.compare/", "moesaic.roofline/"}) {
+    if (line.find(schema) != std::string::npos) return true;
+  }
+  return false;
+}
+
+ResultFile read_results(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) refuse(path, "a file of rows that can be read", "none");
+  ResultFile result;
+  result.name = path;
+  std::string line;
+  std::int64_t number = 0;
+  while (std::getline(file, line)) {
+    ++number;
+    result.bytes += line.size() + (file.eof() ? 0 : 1);
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    const std::string place = path + ":" + std::to_string(number);
+    Json row = Json::parse(line, nullptr, false);
+    if (row.is_discarded() && line.front() == '{' && line.back() != '}') {
+      result.warnings.push_back(place + ": left out, a row that was cut off");
+      continue;
+    }
+    if (!row.is_object()) refuse(place, "a JSON object", line.substr(0, 60));
+    check_row(row, place);
+    if (passed(row)) {
+      result.rows.push_back(std::move(row));
+    } else {
+      ++result.unchecked;
+    }
+  }
+  if (result.unchecked > 0) {
+    result.warnings.push_back(path + ": " + std::to_string(result.unchecked) +
+                              " rows without a passed check are left out");
+  }
+  if (result.rows.empty()) refuse(path, "at least one row with a passed check", "none");
+  return result;
+}
+
+}  // namespace moesaic::cli::report
