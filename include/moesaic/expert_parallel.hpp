@@ -11,12 +11,12 @@
 #include <string_view>
 #include <vector>
 
+#include "moesaic/expert_parallel_group.hpp"
 #include "moesaic/grouped_gemm.hpp"
 
 namespace moesaic {
 
 namespace detail {
-class ExpertParallelGroupImpl;
 class ExpertParallelImpl;
 }  // namespace detail
 
@@ -32,30 +32,6 @@ struct ExpertParallelProblem {
   std::int64_t max_tokens = 0;   ///< T: no rank has more tokens in a call, each may have fewer.
   std::int64_t d = 0;            ///< Elements of a row, a multiple of 8.
   std::int64_t capacity_factor_millionths = 1'250'000;  ///< c; routes past M are dropped.
-};
-
-/// The ranks that exchange rows, and how they reach one another. Cheap to copy; copies are the same
-/// group.
-class ExpertParallelGroup {
- public:
-  /// `num_ranks` ranks (1 to 1,024) in this process, on the CPU: what every transport must do,
-  /// without one. A call works on the ranks in turn. Barriers wait for nobody and are counted.
-  /// @throws Error{invalid_argument} naming num_ranks.
-  static ExpertParallelGroup simulated(int num_ranks);
-
-  [[nodiscard]] int num_ranks() const noexcept;  ///< R
-  /// Ranks whose memory this process holds, ascending: all when simulated. A call takes the
-  /// arguments of each.
-  [[nodiscard]] std::span<const int> local_ranks() const noexcept;
-  [[nodiscard]] Device device() const noexcept;  ///< Where the memory of the local ranks is.
-  [[nodiscard]] std::string_view transport() const noexcept;  ///< "simulated"
-  /// Barriers of all ranks so far.
-  [[nodiscard]] std::int64_t barriers() const noexcept;
-  [[nodiscard]] detail::ExpertParallelGroupImpl& impl() const noexcept { return *impl_; }
-
- private:
-  explicit ExpertParallelGroup(std::shared_ptr<detail::ExpertParallelGroupImpl> impl);
-  std::shared_ptr<detail::ExpertParallelGroupImpl> impl_;
 };
 
 /// One rank's part in making the route maps. `tokens` is this rank's own number, 0 to T. All maps
@@ -152,7 +128,8 @@ struct RouteFault {
 ///
 /// Every operation takes one entry of arguments per local rank, in the order of local_ranks(), and
 /// is collective: all ranks call it. Buffers `out` of PUT and `expert_out` of GET are symmetric:
-/// the same shape and row stride on every rank. Backward is made of the same operations:
+/// the same shape and row stride on every rank, and where ranks are processes each lies in a
+/// buffer that the group leased, at the same place in it. Backward is made of the same operations:
 ///
 /// | forward                          | backward                                                  |
 /// |----------------------------------|-----------------------------------------------------------|

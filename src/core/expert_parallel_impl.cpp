@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/field_checks.hpp"
+#include "core/validate.hpp"
 #include "core/validate_exchange.hpp"
 
 namespace moesaic {
@@ -22,6 +23,15 @@ std::vector<int> all_ranks(int num_ranks) {
 
 detail::SimulatedGroup::SimulatedGroup(int num_ranks)
     : ExpertParallelGroupImpl(num_ranks, all_ranks(num_ranks), Device{}) {}
+
+std::vector<void*> detail::SimulatedGroup::make_buffer(std::int64_t /*id*/,
+                                                       std::size_t size_bytes) {
+  std::vector<void*> data;
+  for (int rank = 0; rank < num_ranks(); ++rank) {
+    data.push_back(memory_.emplace_back(size_bytes).get().bytes.data());
+  }
+  return data;
+}
 
 detail::ExpertParallelImpl::ExpertParallelImpl(const ExpertParallelProblem& problem,
                                                ExpertParallelGroup group)
@@ -41,5 +51,24 @@ std::span<const int> ExpertParallelGroup::local_ranks() const noexcept {
 Device ExpertParallelGroup::device() const noexcept { return impl_->device(); }
 std::string_view ExpertParallelGroup::transport() const noexcept { return impl_->transport(); }
 std::int64_t ExpertParallelGroup::barriers() const noexcept { return impl_->barriers(); }
+
+SymmetricBuffer ExpertParallelGroup::lease(std::size_t size_bytes) const {
+  return impl_->pool().lease(size_bytes, [this](std::int64_t id, std::size_t bytes) {
+    return impl_->make_buffer(id, bytes);
+  });
+}
+void ExpertParallelGroup::release(const SymmetricBuffer& buffer) const {
+  impl_->pool().release(buffer);
+}
+PoolUsage ExpertParallelGroup::pool_usage() const { return impl_->pool().usage(); }
+
+void ExpertParallelGroup::barrier(Stream stream) const {
+  core::check_stream(stream, device());
+  impl_->barrier(stream);
+}
+void ExpertParallelGroup::check(Stream stream) const {
+  core::check_stream(stream, device());
+  impl_->check(stream);
+}
 
 }  // namespace moesaic

@@ -5,12 +5,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/lease_pool.hpp"
 #include "moesaic/expert_parallel.hpp"
+#include "moesaic/workspace.hpp"
 
 namespace moesaic::detail {
 
@@ -26,7 +29,14 @@ class ExpertParallelGroupImpl {
   [[nodiscard]] std::span<const int> local_ranks() const noexcept { return local_ranks_; }
   [[nodiscard]] Device device() const noexcept { return device_; }
   [[nodiscard]] virtual std::string_view transport() const noexcept = 0;
+  /// Memory of each local rank for a new buffer of the pool.
+  [[nodiscard]] virtual std::vector<void*> make_buffer(std::int64_t id, std::size_t size_bytes) = 0;
+  /// Enqueues a barrier and counts it. The stream has been checked.
+  virtual void barrier(const Stream& stream) = 0;
+  /// Waits for the stream. @throws Error{device_failure} when a rank was waited for in vain.
+  virtual void check(const Stream& stream) = 0;
 
+  [[nodiscard]] core::LeasePool& pool() noexcept { return pool_; }
   [[nodiscard]] std::int64_t barriers() const noexcept { return barriers_; }
   /// Whoever makes a barrier happen says so here.
   void count_barrier() noexcept { ++barriers_; }
@@ -36,6 +46,7 @@ class ExpertParallelGroupImpl {
   std::vector<int> local_ranks_;
   Device device_;
   std::atomic<std::int64_t> barriers_ = 0;
+  core::LeasePool pool_;
 };
 
 /// All ranks in this process, on the CPU. Ranks run in turn, so a barrier has nothing to wait for.
@@ -43,6 +54,12 @@ class SimulatedGroup final : public ExpertParallelGroupImpl {
  public:
   explicit SimulatedGroup(int num_ranks);
   [[nodiscard]] std::string_view transport() const noexcept override { return "simulated"; }
+  [[nodiscard]] std::vector<void*> make_buffer(std::int64_t id, std::size_t size_bytes) override;
+  void barrier(const Stream& /*stream*/) override { count_barrier(); }
+  void check(const Stream& /*stream*/) override {}
+
+ private:
+  std::deque<HostWorkspace> memory_;  // of all buffers; grows without moving
 };
 
 /// Whether combine fetches and sums in two kernels or in one.

@@ -225,7 +225,7 @@ class SimulatedExchange final : public detail::ExpertParallelImpl {
  private:
   void barrier(bool wanted) const {
     if (wanted) {
-      group().impl().count_barrier();
+      group().barrier(Stream::cpu());
     }
   }
   template <class Args>
