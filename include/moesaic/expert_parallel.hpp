@@ -162,7 +162,8 @@ class ExpertParallel {
   /// Writes each routed row of `input` into the `out` of its rank.
   void dispatch_put(std::span<const DispatchPutArgs> ranks, Stream stream,
                     const PutOptions& options = {}) const;
-  /// Fetches the rows that the maps name, then sums them.
+  /// Fetches the rows that the maps name, then sums them. Without `gathered` there is nowhere to
+  /// fetch them to: then a transport with kernels does what combine_get_fused does.
   void combine_get(std::span<const CombineGetArgs> ranks, Stream stream,
                    const GetOptions& options = {}) const;
   /// The same bits, fetched and summed in one kernel.

@@ -20,6 +20,12 @@ class ExpertParallelImplementation {
   /// Called after `supports` said yes.
   [[nodiscard]] virtual std::shared_ptr<const detail::ExpertParallelImpl> make(
       const ExpertParallelProblem& problem, const ExpertParallelGroup& group) const = 0;
+  /// This process's rank of a group of processes; null where ranks are no processes. The options
+  /// have been checked.
+  [[nodiscard]] virtual std::shared_ptr<detail::ExpertParallelGroupImpl> join(
+      const NvshmemGroupOptions& /*options*/) const {
+    return nullptr;
+  }
 };
 
 }  // namespace moesaic::backends

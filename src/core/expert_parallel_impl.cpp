@@ -27,6 +27,7 @@ detail::SimulatedGroup::SimulatedGroup(int num_ranks)
 std::vector<void*> detail::SimulatedGroup::make_buffer(std::int64_t /*id*/,
                                                        std::size_t size_bytes) {
   std::vector<void*> data;
+  data.reserve(static_cast<std::size_t>(num_ranks()));
   for (int rank = 0; rank < num_ranks(); ++rank) {
     data.push_back(memory_.emplace_back(size_bytes).get().bytes.data());
   }

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::int64_t kMaxTopk = 256;
 constexpr int kMaxBlocks = 65'535;
+constexpr double kMaxTimeoutSeconds = 86'400;
 
 /// "f32 [16, 8] on cpu"
 std::string dense_text(DType dtype, std::initializer_list<std::int64_t> shape, Device device) {
@@ -212,6 +213,25 @@ void check_problem(const ExpertParallelProblem& problem, int num_ranks) {
     refuse("capacity_factor_millionths", "a buffer of at most 2^31 - 1 rows",
            std::to_string(problem.capacity_factor_millionths) + ", which makes " +
                std::to_string(rank_capacity_rows(problem)));
+  }
+}
+
+void check_options(const NvshmemGroupOptions& options) {
+  check_range("num_ranks", options.num_ranks, 1, kMaxRanks);
+  check_range("rank", options.rank, 0, options.num_ranks - 1);
+  if (options.device.kind != DeviceKind::cuda || options.device.index < 0) {
+    refuse("device", "a CUDA device", to_string(options.device));
+  }
+  if (options.rendezvous == nullptr) {
+    refuse("rendezvous", "one that all ranks of the group share", "none");
+  }
+  if (options.heap_bytes == 0) {
+    refuse("heap_bytes", "a positive number", "0");
+  }
+  // Also refuses NaN.
+  if (!(options.timeout_seconds > 0 && options.timeout_seconds <= kMaxTimeoutSeconds)) {
+    refuse("timeout_seconds", "a positive number, at most 86400",
+           std::to_string(options.timeout_seconds));
   }
 }
 

@@ -15,6 +15,9 @@ inline constexpr std::int64_t kMaxRanks = 1024;
 /// @throws Error{invalid_argument} naming the field.
 void check_problem(const ExpertParallelProblem& problem, int num_ranks);
 
+/// @throws Error{invalid_argument} naming the option.
+void check_options(const NvshmemGroupOptions& options);
+
 /// M = ceil(c * T * topk), of a problem that has been checked.
 std::int64_t rank_capacity_rows(const ExpertParallelProblem& problem);
 

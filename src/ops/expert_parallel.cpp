@@ -11,6 +11,7 @@
 #include "core/workspace_header.hpp"
 #include "dispatch/backend_list.hpp"
 #include "math/route_fault.hpp"
+#include "moesaic/build_info.hpp"
 
 namespace moesaic {
 namespace {
@@ -43,6 +44,21 @@ core::WorkspaceHeader header_of(const Impl& impl, const Workspace& workspace,
 }
 
 }  // namespace
+
+ExpertParallelGroup ExpertParallelGroup::nvshmem(const NvshmemGroupOptions& options) {
+  core::check_options(options);
+  for (const Implementation* implementation : implementations()) {
+    if (auto impl = implementation->join(options)) {
+      return ExpertParallelGroup(std::move(impl));
+    }
+  }
+  for (const BackendStatus& status : backend_status()) {
+    if (status.name == "nvshmem") {
+      throw Error(ErrorCode::unsupported, "ExpertParallelGroup::nvshmem: " + status.detail);
+    }
+  }
+  throw Error(ErrorCode::unsupported, "ExpertParallelGroup::nvshmem: not in this build");
+}
 
 ExpertParallel::ExpertParallel(std::shared_ptr<const detail::ExpertParallelImpl> impl)
     : impl_(std::move(impl)) {}

@@ -100,7 +100,8 @@ TEST(LeasePool, WhatCannotBeMadeIsNotLeased) {
   const auto fails = [](std::int64_t, std::size_t) -> std::vector<void*> {
     throw Error(ErrorCode::device_failure, "full");
   };
-  expect_error(ErrorCode::device_failure, {"full"}, [&] { static_cast<void>(pool.lease(8, fails)); });
+  expect_error(ErrorCode::device_failure, {"full"},
+               [&] { static_cast<void>(pool.lease(8, fails)); });
   expect_error(ErrorCode::invalid_argument, {"size_bytes"},
                [&] { static_cast<void>(pool.lease(0, fails)); });
   EXPECT_EQ(pool.usage().leases, 0);

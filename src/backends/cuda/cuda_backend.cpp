@@ -15,6 +15,7 @@
 #include "backends/cuda/launch/sm90_gemm.hpp"
 #include "backends/cuda/launch/timer.hpp"
 #if MOESAIC_HAVE_NVSHMEM
+#include "backends/cuda/launch/nvshmem_exchange.hpp"
 #include "backends/cuda/transport/nvshmem_version.hpp"
 #endif
 
@@ -106,6 +107,11 @@ class CudaBackend final : public Backend {
     }();
     return all;
   }
+#if MOESAIC_HAVE_NVSHMEM
+  [[nodiscard]] const ExpertParallelImplementation* expert_parallel() const noexcept override {
+    return &launch::nvshmem_exchange();
+  }
+#endif
   core::WorkspaceHeader read_header(const Workspace& workspace,
                                     const Stream& stream) const override {
     return launch::read_device_header(workspace, stream);

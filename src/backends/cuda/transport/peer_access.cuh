@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows to and from a peer, by one warp. Over NVLink by 16-byte loads and stores on mapped memory, else
-// by NVSHMEM's warp calls. All addresses and sizes are multiples of 16 bytes.
+// Rows to and from a peer, by one warp. Over NVLink by 16-byte loads and stores on mapped memory,
+// else by NVSHMEM's warp calls. All addresses and sizes are multiples of 16 bytes.
 #pragma once
 
 #include <nvshmem.h>
@@ -8,8 +8,10 @@
 
 #include <cstdint>
 #include <cuda/atomic>
+#include <cuda/ptx>
 
 #include "backends/cuda/transport/peer.hpp"
+#include "math/missed_barrier.hpp"
 
 namespace moesaic::backends::cuda::transport {
 
@@ -40,10 +42,21 @@ __device__ __forceinline__ void zero_vectors(Vector* to, std::int64_t count) {
   for (std::int64_t at = lane(); at < count; at += kWarp) to[at] = Vector{0, 0, 0, 0};
 }
 
-/// Writes `count` vectors to a peer's range at `offset_bytes`. Visible there behind the next barrier.
+/// How rows travel in a kernel: `mapped` where all peers are mapped, which spares the kernel
+/// NVSHMEM's calls and their registers; else each peer is looked at.
+enum class Access : std::uint8_t { mapped, any };
+
+template <Access kAccess>
+__device__ __forceinline__ bool is_mapped(const Peer& peer) {
+  return kAccess == Access::mapped || peer.mapped != nullptr;
+}
+
+/// Writes `count` vectors to a peer's range at `offset_bytes`. Visible there behind the next
+/// barrier.
+template <Access kAccess>
 __device__ __forceinline__ void put_vectors(const Peer& peer, std::int64_t offset_bytes,
                                             const Vector* from, std::int64_t count) {
-  if (peer.mapped != nullptr) {
+  if (is_mapped<kAccess>(peer)) {
     copy_vectors(reinterpret_cast<Vector*>(peer.mapped + offset_bytes), from, count);
   } else {
     nvshmemx_putmem_warp(peer.symmetric + offset_bytes, from,
@@ -52,9 +65,10 @@ __device__ __forceinline__ void put_vectors(const Peer& peer, std::int64_t offse
 }
 
 /// Fetches `count` vectors of a peer's range.
+template <Access kAccess>
 __device__ __forceinline__ void get_vectors(Vector* to, const Peer& peer, std::int64_t offset_bytes,
                                             std::int64_t count) {
-  if (peer.mapped != nullptr) {
+  if (is_mapped<kAccess>(peer)) {
     copy_vectors(to, reinterpret_cast<const Vector*>(peer.mapped + offset_bytes), count);
   } else {
     nvshmemx_getmem_warp(to, peer.symmetric + offset_bytes,
@@ -77,10 +91,9 @@ using SystemWord = ::cuda::atomic_ref<std::uint64_t, ::cuda::thread_scope_system
 /// peer's memory may belong to nobody.
 __device__ __forceinline__ bool is_broken(const GroupView& group) { return *group.broken != 0; }
 
+/// The same clock on all SMs.
 __device__ __forceinline__ std::uint64_t nanoseconds() {
-  std::uint64_t now = 0;
-  now = static_cast<std::uint64_t>(::cuda::std::chrono::system_clock::now().time_since_epoch().count());
-  return now;
+  return ::cuda::ptx::get_sreg_globaltimer();
 }
 
 /// Tells every rank that this one has reached barrier `generation`, after all that it wrote before.
@@ -101,8 +114,8 @@ __device__ __forceinline__ void arrive(const GroupView& group, std::uint64_t gen
   }
 }
 
-/// Waits until every rank has reached barrier `generation`, and at most the group's time-out for each
-/// that one thread waits for. Leaves in `broken` which one did not.
+/// Waits until every rank has reached barrier `generation`, and at most the group's time-out for
+/// each that one thread waits for. Leaves in `broken` which one did not.
 __device__ __forceinline__ void wait_for(const GroupView& group, std::uint64_t generation) {
   const std::uint64_t begin = nanoseconds();
   for (int rank = static_cast<int>(threadIdx.x); rank < group.num_ranks;
@@ -110,7 +123,7 @@ __device__ __forceinline__ void wait_for(const GroupView& group, std::uint64_t g
     // acquire: pairs with the release of arrive() on that rank.
     while (SystemWord(group.arrivals[rank]).load(::cuda::memory_order_acquire) < generation) {
       if (nanoseconds() - begin > group.timeout_nanoseconds) {
-        const std::uint64_t word = BrokenWord::encode(rank, generation);
+        const std::uint64_t word = math::encode_missed_barrier({rank, generation});
         std::uint64_t none = 0;
         if (SystemWord(*group.broken).compare_exchange_strong(none, word)) {
           SystemWord(*group.host_broken).store(word, ::cuda::memory_order_release);

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows between ranks. PUT and gather: one warp per route. Combine: one warp per piece of a token's
+// row, slots ascending, so that the bits are those of every other form.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "backends/cuda/kernels/exchange_params.hpp"
+#include "backends/cuda/transport/peer_access.cuh"
+#include "math/route_fault.hpp"
+#include "math/row_combine.hpp"
+
+namespace moesaic::backends::cuda {
+
+using transport::Access;
+using transport::Vector;
+
+/// FP32 values of a 16-byte vector, and back with one rounding each.
+template <class T>
+struct Values;
+template <>
+struct Values<float> {
+  static constexpr int kCount = 4;
+  static __device__ __forceinline__ void unpack(const Vector& v, float (&to)[kCount]) {
+    to[0] = __uint_as_float(v.x);
+    to[1] = __uint_as_float(v.y);
+    to[2] = __uint_as_float(v.z);
+    to[3] = __uint_as_float(v.w);
+  }
+  static __device__ __forceinline__ Vector pack(const float (&from)[kCount]) {
+    return {__float_as_uint(from[0]), __float_as_uint(from[1]), __float_as_uint(from[2]),
+            __float_as_uint(from[3])};
+  }
+};
+template <>
+struct Values<__nv_bfloat16> {
+  static constexpr int kCount = 8;
+  static __device__ __forceinline__ void unpack(const Vector& v, float (&to)[kCount]) {
+    const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {  // BF16 is the upper half of FP32
+      to[2 * i] = __uint_as_float(words[i] << 16);
+      to[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000u);
+    }
+  }
+  static __device__ __forceinline__ std::uint32_t two(float low, float high) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+  }
+  static __device__ __forceinline__ Vector pack(const float (&from)[kCount]) {
+    return {two(from[0], from[1]), two(from[2], from[3]), two(from[4], from[5]),
+            two(from[6], from[7])};
+  }
+};
+
+/// Where an entry of the maps points; negative rank: nowhere. Records its fault.
+struct RowPlace {
+  std::int32_t rank = -1;
+  std::int64_t offset_bytes = 0;
+};
+__device__ __forceinline__ RowPlace row_place(const ExchangeParams& p, std::int64_t route,
+                                              math::Transfer transfer, bool records) {
+  const std::int32_t rank = p.ranks[route], row = p.rows[route];
+  if (math::moves_row(rank, row, p.group.num_ranks, p.max_rows)) {
+    return {rank, p.offset_bytes + row * p.peer_stride};
+  }
+  const std::uint64_t fault = math::encode_route_fault(math::map_fault(
+      rank, row, p.group.num_ranks, p.max_rows, static_cast<std::int32_t>(route), transfer));
+  if (records && fault != 0) atomicMax(p.fault_word, static_cast<unsigned long long>(fault));
+  return {};
+}
+
+__device__ __forceinline__ std::int64_t first_warp() {
+  return static_cast<std::int64_t>(blockIdx.x) * kExchangeWarps +
+         static_cast<int>(threadIdx.x) / transport::kWarp;
+}
+__device__ __forceinline__ std::int64_t num_warps() {
+  return static_cast<std::int64_t>(gridDim.x) * kExchangeWarps;
+}
+
+__device__ __forceinline__ std::byte* gathered_row(const ExchangeParams& p, std::int64_t route) {
+  return p.gathered + (route / p.topk) * p.gathered_token_stride +
+         (route % p.topk) * p.gathered_slot_stride;
+}
+
+template <Access kAccess>
+__global__ void __launch_bounds__(kExchangeThreads) put_rows_kernel(ExchangeParams p) {
+  if (transport::is_broken(p.group)) return;
+  for (std::int64_t route = first_warp(); route < p.routes; route += num_warps()) {
+    const RowPlace place = row_place(p, route, math::Transfer::put, transport::lane() == 0);
+    if (place.rank < 0) continue;
+    const auto* from = reinterpret_cast<const Vector*>(p.input + (route / p.topk) * p.input_stride);
+    transport::put_vectors<kAccess>(p.peers[place.rank], place.offset_bytes, from, p.row_vectors);
+  }
+}
+
+/// A weighted row, 32 vectors at a time; those that NVSHMEM sends lie in shared memory before.
+template <class T, Access kAccess>
+__global__ void __launch_bounds__(kExchangeThreads) put_weighted_rows_kernel(ExchangeParams p) {
+  __shared__ Vector staged[kExchangeWarps][transport::kWarp];
+  if (transport::is_broken(p.group)) return;
+  using V = Values<T>;
+  const int lane = transport::lane();
+  Vector* stage = staged[static_cast<int>(threadIdx.x) / transport::kWarp];
+  for (std::int64_t route = first_warp(); route < p.routes; route += num_warps()) {
+    const RowPlace place = row_place(p, route, math::Transfer::put, lane == 0);
+    if (place.rank < 0) continue;
+    const transport::Peer& peer = p.peers[place.rank];
+    const float prob = p.probs[route];
+    const auto* from = reinterpret_cast<const Vector*>(p.input + (route / p.topk) * p.input_stride);
+    auto* to = reinterpret_cast<Vector*>(peer.mapped + place.offset_bytes);
+#pragma unroll 4
+    for (std::int64_t begin = 0; begin < p.row_vectors; begin += transport::kWarp) {
+      const std::int64_t at = begin + lane;
+      Vector result{};
+      if (at < p.row_vectors) {
+        float values[V::kCount];
+        V::unpack(from[at], values);
+#pragma unroll
+        for (float& value : values) value = math::weighted(prob, value);
+        result = V::pack(values);
+      }
+      if (transport::is_mapped<kAccess>(peer)) {
+        if (at < p.row_vectors) to[at] = result;
+      } else {
+        stage[lane] = result;
+        __syncwarp();
+        const std::int64_t count = math::min<std::int64_t>(transport::kWarp, p.row_vectors - begin);
+        transport::put_vectors<kAccess>(
+            peer, place.offset_bytes + begin * static_cast<std::int64_t>(sizeof(Vector)), stage,
+            count);
+        __syncwarp();  // a blocking put has read its source
+      }
+    }
+  }
+}
+
+template <Access kAccess>
+__global__ void __launch_bounds__(kExchangeThreads) gather_rows_kernel(ExchangeParams p) {
+  if (transport::is_broken(p.group)) return;
+  for (std::int64_t route = first_warp(); route < p.routes; route += num_warps()) {
+    const RowPlace place = row_place(p, route, math::Transfer::get, transport::lane() == 0);
+    auto* to = reinterpret_cast<Vector*>(gathered_row(p, route));
+    if (place.rank < 0) {
+      transport::zero_vectors(to, p.row_vectors);
+    } else {
+      transport::get_vectors<kAccess>(to, p.peers[place.rank], place.offset_bytes, p.row_vectors);
+    }
+  }
+}
+
+/// Slots whose loads are in flight at once, for one vector per lane.
+inline constexpr int kSlotsInFlight = 8;
+
+/// The sum of a token's rows in pieces of 32 vectors. kGathered: the rows lie in `gathered`
+/// already; else they are fetched here, and kept there where it is wanted.
+template <class T, Access kAccess, bool kGathered>
+__global__ void __launch_bounds__(kExchangeThreads) combine_rows_kernel(ExchangeParams p) {
+  __shared__ Vector staged[kExchangeWarps][transport::kWarp];
+  if (transport::is_broken(p.group)) return;
+  using V = Values<T>;
+  const int lane = transport::lane();
+  Vector* stage = staged[static_cast<int>(threadIdx.x) / transport::kWarp];
+  const std::int64_t pieces = (p.row_vectors + transport::kWarp - 1) / transport::kWarp;
+  const std::int64_t units = p.routes / p.topk * pieces;
+  for (std::int64_t unit = first_warp(); unit < units; unit += num_warps()) {
+    const std::int64_t token = unit / pieces, begin = unit % pieces * transport::kWarp;
+    const std::int64_t at = begin + lane;
+    const bool in_row = at < p.row_vectors;
+    const std::int64_t count = math::min<std::int64_t>(transport::kWarp, p.row_vectors - begin);
+    const bool records = !kGathered && begin == 0 && lane == 0;
+    float sums[V::kCount] = {};
+    for (std::int32_t first = 0; first < p.topk; first += kSlotsInFlight) {
+      Vector held[kSlotsInFlight];
+      bool moves[kSlotsInFlight];
+#pragma unroll
+      for (int i = 0; i < kSlotsInFlight; ++i) {
+        const std::int64_t route = token * p.topk + first + i;
+        held[i] = Vector{0, 0, 0, 0};
+        moves[i] = false;
+        if (first + i >= p.topk) continue;
+        const RowPlace place = row_place(p, route, math::Transfer::get, records);
+        moves[i] = place.rank >= 0;
+        if (!moves[i]) continue;
+        if constexpr (kGathered) {
+          if (in_row) held[i] = reinterpret_cast<const Vector*>(gathered_row(p, route))[at];
+        } else {
+          const transport::Peer& peer = p.peers[place.rank];
+          const std::int64_t offset =
+              place.offset_bytes + begin * static_cast<std::int64_t>(sizeof(Vector));
+          if (transport::is_mapped<kAccess>(peer)) {
+            if (in_row) held[i] = reinterpret_cast<const Vector*>(peer.mapped + offset)[lane];
+          } else {
+            transport::get_vectors<kAccess>(stage, peer, offset, count);
+            __syncwarp();
+            held[i] = stage[lane];
+            __syncwarp();  // the next get overwrites it
+          }
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kSlotsInFlight; ++i) {
+        if (first + i >= p.topk) continue;
+        const std::int64_t route = token * p.topk + first + i;
+        if constexpr (!kGathered) {
+          if (p.gathered != nullptr && in_row) {
+            reinterpret_cast<Vector*>(gathered_row(p, route))[at] = held[i];
+          }
+        }
+        if (!moves[i]) continue;
+        float values[V::kCount];
+        V::unpack(held[i], values);
+        const float prob = p.probs == nullptr ? 0.0f : p.probs[route];
+#pragma unroll
+        for (int j = 0; j < V::kCount; ++j) {
+          sums[j] = p.probs == nullptr ? math::add_plain(sums[j], values[j])
+                                       : math::add_weighted(sums[j], prob, values[j]);
+        }
+      }
+    }
+    if (in_row) reinterpret_cast<Vector*>(p.out + token * p.out_stride)[at] = V::pack(sums);
+  }
+}
+
+/// One warp per route; lanes sum every 32nd vector, then pair up: the same order each time.
+template <class T>
+__global__ void __launch_bounds__(kExchangeThreads) probs_grad_kernel(ProbsGradParams p) {
+  using V = Values<T>;
+  for (std::int64_t route = first_warp(); route < p.routes; route += num_warps()) {
+    float sum = 0;
+    if (math::moves_row(p.ranks[route], p.rows[route], p.num_ranks, p.max_rows)) {
+      const std::int64_t token = route / p.topk;
+      const auto* row = reinterpret_cast<const Vector*>(
+          p.gathered + token * p.gathered_token_stride + (route % p.topk) * p.gathered_slot_stride);
+      const auto* dout = reinterpret_cast<const Vector*>(p.dout + token * p.dout_stride);
+      for (std::int64_t at = transport::lane(); at < p.row_vectors; at += transport::kWarp) {
+        float a[V::kCount], b[V::kCount];
+        V::unpack(row[at], a);
+        V::unpack(dout[at], b);
+#pragma unroll
+        for (int j = 0; j < V::kCount; ++j) sum = math::add_weighted(sum, a[j], b[j]);
+      }
+    }
+#pragma unroll
+    for (int other = transport::kWarp / 2; other > 0; other /= 2) {
+      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, other);
+    }
+    if (transport::lane() == 0) p.dprobs[route] = sum;
+  }
+}
+
+}  // namespace moesaic::backends::cuda
