@@ -39,8 +39,8 @@ function(moesaic_header_alone_check)
     add_test(NAME "headers alone: clang++"
       COMMAND ${MOESAIC_CLANGXX} -std=c++20 ${flags} ${plain_sources})
   endif()
-  if(EXISTS ${PROJECT_SOURCE_DIR}/include/moesaic/c_api.h)
-    add_test(NAME "headers alone: c_api.h as C"
-      COMMAND ${CMAKE_CXX_COMPILER} -x c -std=c11 ${flags} ${PROJECT_BINARY_DIR}/header_alone/moesaic_c_api_h.cpp)
-  endif()
+  foreach(header c_api c_api_exchange)
+    add_test(NAME "headers alone: ${header}.h as C"
+      COMMAND ${CMAKE_CXX_COMPILER} -x c -std=c11 ${flags} ${PROJECT_BINARY_DIR}/header_alone/moesaic_${header}_h.cpp)
+  endforeach()
 endfunction()

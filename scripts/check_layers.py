@@ -11,6 +11,7 @@ because math is arithmetic that host and device share
   src/math/*: cstdint cstddef limits array bit concepts type_traits src/math/
 because public headers ask for no other library, and only interop/cuda.hpp names CUDA
   include/moesaic/c_api.h: stddef.h stdint.h
+  include/moesaic/c_api_exchange.h: include/moesaic/c_api.h
   include/moesaic/interop/cuda.hpp: STD CUDA include/moesaic/
   include/moesaic/*: STD PUBLIC
 because layer 1 sees math, public headers and its own folder; planner not even the machine

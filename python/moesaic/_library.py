@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and loads libmoesaic.so; mirrors the structs of include/moesaic/c_api.h for ctypes."""
+"""Finds and loads libmoesaic.so; mirrors the structs of include/moesaic/c_api*.h for ctypes."""
 
 import ctypes
 import os
 import re
 import threading
-from ctypes import (POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
-                    c_void_p)
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int64,
+                    c_size_t, c_uint64, c_void_p)
 from pathlib import Path
 
 from ._errors import BY_STATUS, Error
@@ -79,7 +79,57 @@ class ExpertMlpBackwardArgs(Structure):
                                             "dw_up_gate", "dw_down")] + [("scratch", Workspace)]
 
 
+# Expert parallelism: c_api_exchange.h.
+
+_SET = CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
+_GET = CFUNCTYPE(c_int, c_void_p, c_char_p, c_int64, c_void_p, c_size_t, POINTER(c_size_t))
+
+
+class Rendezvous(Structure):
+    _fields_ = [("state", c_void_p), ("set", _SET), ("get", _GET)]
+
+
+class EpGroupOptions(Structure):
+    _fields_ = [("rank", c_int32), ("num_ranks", c_int32), ("device", Device),
+                ("heap_bytes", c_uint64), ("timeout_seconds", c_double), ("rendezvous", Rendezvous)]
+
+
+class EpPoolUsage(Structure):
+    _fields_ = [("leases", c_int64), ("leased_bytes", c_uint64), ("high_water_bytes", c_uint64),
+                ("pooled_bytes", c_uint64)]
+
+
+class EpProblem(Structure):
+    _fields_ = [("format", c_int32), ("num_experts", c_int32), ("topk", c_int32),
+                ("reserved", c_int32), ("max_tokens", c_int64), ("d", c_int64),
+                ("capacity_factor_millionths", c_int64)]
+
+
+class EpOptions(Structure):
+    _fields_ = [("nblocks", c_int32), ("pre_barrier", c_int32), ("post_barrier", c_int32)]
+
+
+def _ep_args(name, tensors, workspace=True):
+    fields = [(field, Tensor) for field in tensors.split()]
+    return type(name, (Structure,), {
+        "_fields_": fields + ([("workspace", Workspace)] if workspace else [])})
+
+
+EpRouteMapsArgs = _ep_args(
+    "EpRouteMapsArgs", "expert_ids dst_ranks dst_rows offs kept src_ranks src_routes")
+EpDispatchPutArgs = _ep_args("EpDispatchPutArgs", "input out dst_ranks dst_rows probs")
+EpCombineGetArgs = _ep_args(
+    "EpCombineGetArgs", "expert_out out src_ranks src_rows probs gathered")
+EpGatherGetArgs = _ep_args("EpGatherGetArgs", "expert_out gathered src_ranks src_rows")
+EpProbsGradArgs = _ep_args("EpProbsGradArgs", "gathered dout src_ranks src_rows dprobs", False)
+
+
+class EpRouteFault(Structure):
+    _fields_ = [("kind", c_int32), ("slot", c_int32), ("token", c_int64), ("value", c_int64)]
+
+
 _OPTIONS = POINTER(PlanOptions)
+_TRANSFER = [c_size_t, POINTER(EpOptions), c_void_p]
 _WORKSPACE = POINTER(Workspace)
 # name: (result, arguments); a result of c_int is a status.
 _FUNCTIONS = {
@@ -109,6 +159,30 @@ _FUNCTIONS = {
         c_int, [c_void_p, POINTER(ExpertMlpForwardArgs), _WORKSPACE, c_void_p]),
     "moesaic_expert_mlp_backward": (
         c_int, [c_void_p, POINTER(ExpertMlpBackwardArgs), _WORKSPACE, c_void_p]),
+    "moesaic_ep_group_simulated": (c_int, [c_int32, POINTER(c_void_p)]),
+    "moesaic_ep_group_nvshmem": (c_int, [POINTER(EpGroupOptions), POINTER(c_void_p)]),
+    "moesaic_ep_group_destroy": (None, [c_void_p]),
+    "moesaic_ep_group_num_ranks": (c_int32, [c_void_p]),
+    "moesaic_ep_group_num_local_ranks": (c_int32, [c_void_p]),
+    "moesaic_ep_group_barriers": (c_int64, [c_void_p]),
+    "moesaic_ep_group_lease": (c_int, [c_void_p, c_uint64, POINTER(c_int64), POINTER(c_void_p)]),
+    "moesaic_ep_group_release": (c_int, [c_void_p, c_int64]),
+    "moesaic_ep_group_pool_usage": (c_int, [c_void_p, POINTER(EpPoolUsage)]),
+    "moesaic_ep_group_barrier": (c_int, [c_void_p, c_void_p]),
+    "moesaic_ep_group_check": (c_int, [c_void_p, c_void_p]),
+    "moesaic_ep_create": (c_int, [POINTER(EpProblem), c_void_p, POINTER(c_void_p)]),
+    "moesaic_ep_destroy": (None, [c_void_p]),
+    "moesaic_ep_implementation": (c_char_p, [c_void_p]),
+    "moesaic_ep_max_rows": (c_int64, [c_void_p]),
+    "moesaic_ep_workspace_bytes": (c_size_t, [c_void_p]),
+    "moesaic_ep_route_maps": (c_int, [c_void_p, POINTER(EpRouteMapsArgs), c_size_t, c_void_p]),
+    "moesaic_ep_dispatch_put": (c_int, [c_void_p, POINTER(EpDispatchPutArgs), *_TRANSFER]),
+    "moesaic_ep_combine_get": (c_int, [c_void_p, POINTER(EpCombineGetArgs), *_TRANSFER]),
+    "moesaic_ep_combine_get_fused": (c_int, [c_void_p, POINTER(EpCombineGetArgs), *_TRANSFER]),
+    "moesaic_ep_gather_get": (c_int, [c_void_p, POINTER(EpGatherGetArgs), *_TRANSFER]),
+    "moesaic_ep_probs_grad": (c_int, [c_void_p, POINTER(EpProbsGradArgs), c_size_t, c_void_p]),
+    "moesaic_ep_read_fault": (c_int, [c_void_p, _WORKSPACE, c_void_p, POINTER(EpRouteFault)]),
+    "moesaic_ep_read_dropped_routes": (c_int, [c_void_p, _WORKSPACE, c_void_p, POINTER(c_int64)]),
 }
 
 _lock = threading.Lock()

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "moesaic/c_api.h"
+#include "moesaic/c_api_exchange.h"
 #include "moesaic/expert_mlp.hpp"
+#include "moesaic/expert_parallel.hpp"
 #include "moesaic/grouped_gemm.hpp"
 
 // What the opaque handles hold.
@@ -35,6 +37,7 @@ namespace moesaic::c_api {
 Device to_device(const moesaic_device& device);
 GroupedGemmProblem to_problem(const moesaic_gemm_problem& problem);
 ExpertMlpProblem to_problem(const moesaic_expert_mlp_problem& problem);
+ExpertParallelProblem to_problem(const moesaic_ep_problem& problem);
 /// Null gives the defaults.
 PlanOptions to_options(const moesaic_plan_options* options);
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "moesaic/c_api.h"
+#include "moesaic/c_api_exchange.h"
 #include "moesaic/expert_mlp.hpp"
 #include "moesaic/grouped_gemm.hpp"
 
