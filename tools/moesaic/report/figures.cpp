@@ -46,6 +46,11 @@ std::string dump(const Json& row, const char* path) {
   return value == nullptr ? "" : value->dump(-1, ' ', false, kReplace);
 }
 
+/// Recordings say it by the names of their cases alone.
+std::string compare_regime(const Json& row) {
+  return text(row, "case").starts_with("sustained ") ? "sustained" : "short_burst";
+}
+
 /// Rows with equal keys measured the same thing; the later one counts.
 std::string case_key(const Json& row, const std::string& kind) {
   if (kind == "compare") return text(row, "case");
@@ -64,9 +69,11 @@ class Sorter {
     const std::string kind = kind_of(row);
     const std::string protocol = text(row, "experiment.protocol");
     std::string regime = text(row, "timing.regime");
+    if (kind == "compare") regime = compare_regime(row);
     if (regime.empty() && field(row, "timing") != nullptr) regime = "unstated";
     std::string device = text(row, "device.name");
-    if (device.empty()) device = text(row, "device_preset");
+    if (device.empty())
+      device = "arithmetic";  // curves of device presets, which stand side by side
     const std::string key = case_key(row, kind);
     add({place_of_kind(kind), protocol, regime}, {file, device}, index, key);
     if (number(row, "device.peak.bf16_flops_per_second") > 0 && number(row, "work.min_bytes") > 0) {

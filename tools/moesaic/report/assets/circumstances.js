@@ -20,10 +20,10 @@
   moesaic.isUnsteady = isUnsteady;
 
   moesaic.circumstances = function () {
-    const head = ['file', 'rows', 'device', 'driver', 'power limit', 'SM clock, medians', 'temperature', 'toolchain', 'commit', 'date', 'throttled', 'unsteady', 'no passed check', 'bytes'];
+    const head = ['file', 'rows', 'device', 'driver', 'power limit', 'SM clock, medians', 'heat', 'toolchain', 'commit', 'date', 'throttled', 'unsteady', 'no passed check', 'bytes'];
     const rows = [];
     for (const file of moesaic.data.results.files) {
-      for (const [device, some] of moesaic.groups(file.rows, (row) => at(row, 'device.name') || `${row.device_preset} (arithmetic)`)) {
+      for (const [device, some] of moesaic.groups(file.rows, (row) => at(row, 'device.name') || 'arithmetic')) {
         const dates = distinct(some, 'date').map((date) => String(date).slice(0, 10)).sort();
         const tools = some.map((row) => Object.entries(row.toolchain || {}).filter(([, value]) => value).map(([key, value]) => `${key} ${value}`).join(', '));
         rows.push([file.name, some.length, device, distinct(some, 'device.driver').join(', ') || null, span(distinct(some, 'device.power_limit_w'), 'W'),
@@ -35,7 +35,7 @@
     const table = { head, rows };
     return el('div', { class: 'card' },
       el('div', { class: 'controls' }, el('span', { class: 'push' }, el('button', { type: 'button', class: 'csv', id: 'circumstances-csv', onclick: () => moesaic.download('circumstances.csv', 'text/csv;charset=utf-8', moesaic.csv(table)) }, 'CSV'))),
-      moesaic.tableOf(table),
+      moesaic.tableOf(table, true),
       moesaic.data.results.files.flatMap((file) => file.warnings).map((warning) => el('p', { class: 'note' }, el('b', {}, 'Warning: '), warning)),
       el('p', { class: 'note' }, 'This page was made by: ', el('code', {}, moesaic.data.meta.command)));
   };

@@ -34,7 +34,7 @@
       row('padded_bmm', capacity.executed_rows + capacity.overflow_rows, capacity.idle_rows, batch + rest.row_tiles,
         (c > 0 ? 1 : 0) + fit.length, fit.length ? 'for overflow' : 'no', `every expert reserves C = ${whole(c)} rows`),
       row('block-aligned', alignedRows, alignedRows - load.useful_rows, moesaic.tiles(aligned, tile).row_tiles, active ? 1 : 0, 'no',
-        `rows of an expert rounded up to ${align} before the product`),
+        `rows of every expert rounded up to ${align}`),
       row('host_loop', load.useful_rows, 0, exact.row_tiles, active, 'yes', 'one product per active expert'),
       row('grouped', load.useful_rows, 0, exact.row_tiles, active ? 1 : 0, 'no', 'tiles of all experts in one launch'),
     ];

@@ -21,15 +21,15 @@ moesaic.selectOf = function (label, choices, value, change, id) {
   return el('label', {}, label, select);
 };
 
-const kShownRows = 400;
-moesaic.tableOf = function (table) {
+const kShownRows = 400, kCornerLine = 13;
+moesaic.tableOf = function (table, wrap) {
   const { el } = moesaic;
   const isText = (column) => table.rows.some((row) => typeof row[column] === 'string');
   const kind = table.head.map((_, column) => (isText(column) ? 'text' : null));
   const shown = (value) => (typeof value === 'number' ? moesaic.digits(value, 6) : value === null || value === undefined ? '-' : String(value));
   const rest = table.rows.length - kShownRows;
   return el('div', { class: 'scroll' },
-    el('table', {}, el('thead', {}, el('tr', {}, table.head.map((name, i) => el('th', { class: kind[i] }, name)))),
+    el('table', { class: wrap ? 'wrap' : null }, el('thead', {}, el('tr', {}, table.head.map((name, i) => el('th', { class: kind[i] }, name)))),
       el('tbody', {}, table.rows.slice(0, kShownRows).map((row) => el('tr', {}, row.map((value, i) => el('td', { class: kind[i] }, shown(value))))))),
     rest > 0 ? el('p', { class: 'note' }, `${moesaic.whole(rest)} more rows are in the CSV.`) : null);
 };
@@ -61,7 +61,10 @@ moesaic.figure = function (spec) {
     draw() {
       const drawn = spec.draw(view);
       const layout = moesaic.layout(drawn.layout);
-      layout.annotations = [...(layout.annotations || []), ...moesaic.corner(spec.corner ? spec.corner(view) : [], layout)];
+      moesaic.logTicks(drawn.traces, layout);
+      const lines = spec.corner ? spec.corner(view) : [];
+      layout.margin = { ...layout.margin, b: layout.margin.b + 8 + kCornerLine * lines.length };
+      layout.annotations = [...(layout.annotations || []), ...moesaic.corner(lines, layout.margin.b)];
       const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ['toImage', 'lasso2d', 'select2d', 'autoScale2d'] };
       Plotly.react(plot, drawn.traces, layout, config);
       notes.replaceChildren(...(drawn.notes || []).map((text) => el('p', {}, text)));
@@ -87,10 +90,10 @@ moesaic.figure = function (spec) {
 };
 
 /// Device and commit in the corner of the picture itself, so that a picture that travels keeps them.
-moesaic.corner = function (lines, layout) {
+moesaic.corner = function (lines, bottom) {
   return lines.map((text, i) => ({
     text: moesaic.plain(text), xref: 'paper', yref: 'paper', x: 1, y: 0, xanchor: 'right', yanchor: 'top', showarrow: false,
-    yshift: -((layout.margin || {}).b || 94) + 4 + 13 * (lines.length - i), font: { size: 10, color: '#55616f' },
+    yshift: -bottom + kCornerLine * (lines.length - i) + 3, font: { size: 10, color: '#55616f' },
   }));
 };
 
@@ -98,7 +101,7 @@ moesaic.corner = function (lines, layout) {
 moesaic.printable = function () {
   const kPaperWidth = 690;
   const resize = (width) => {
-    for (const figure of moesaic.figures) Plotly.relayout(figure.plot, width ? { width, autosize: false } : { width: null, autosize: true });
+    for (const plot of document.querySelectorAll('.js-plotly-plot')) Plotly.relayout(plot, width ? { width, autosize: false } : { width: null, autosize: true });
   };
   window.addEventListener('beforeprint', () => resize(kPaperWidth));
   window.addEventListener('afterprint', () => resize(0));

@@ -15,6 +15,14 @@
     : el('p', { class: 'problem', id: 'disagreement' }, `This page and the planner disagree on ${agreement.differences.length} of ${whole(agreement.compared)} figures; do not use its numbers. First: ${agreement.differences[0]}`);
 
   const body = [];
+  const { figures } = data.results, isOf = (kinds) => figures.filter((figure) => kinds.includes(figure.kind));
+  const results = (id, title, lead, kinds) => {
+    const some = isOf(kinds);
+    if (some.length) body.push(section(id, title, lead, some.map((figure) => moesaic.resultFigure(figure).card)));
+  };
+  results('experiments', 'Experiments', 'Measured claims, each by its own protocol. Full and reduced protocols, short bursts and sustained work are never shown as one.', ['fig38', 'fig71', 'table44', 'fig40', 'fig72', 'fig73', 'skew', 'fig2']);
+  results('benchmarks', 'Benchmarks', 'Strategies timed beside one another. Every row passed a check of its results before it was timed.', ['bench', 'comparison', 'compare']);
+  results('model', 'Model and measurement', 'The same rows against what arithmetic says.', ['roofline', 'predicted']);
   const state = moesaic.routingState();
   if (state.groups.length) {
     const controls = moesaic.routingControls(state), figures = moesaic.routingFigures(state);
@@ -34,6 +42,12 @@
   page.append(el('header', { class: 'top' }, el('p', { class: 'kicker' }, `moesaic ${meta.version} (${meta.git.sha}${meta.git.dirty ? ', modified' : ''}) · ${meta.made}`),
     el('h1', {}, meta.title),
     el('p', { class: 'under' }, `Works without a network. The page’s own arithmetic agrees with the planner’s on ${whole(agreement.compared - agreement.differences.length)} of ${whole(agreement.compared)} figures.`)));
+  const rows = data.results.files.flatMap((file) => file.rows.map((row) => row)), devices = [...new Set(rows.map((row) => moesaic.at(row, 'device.name')).filter(Boolean))];
+  const tile = (value, words) => el('div', { class: 'tile' }, el('b', {}, value), el('span', {}, words));
+  const throttled = rows.filter(moesaic.isThrottled).length, unchecked = data.results.files.reduce((sum, file) => sum + file.unchecked, 0);
+  const told = [[rows.length, 'rows with a passed check'], [unchecked, 'rows without one, left out'], [throttled, 'rows throttled by power or heat'], [figures.length, 'figures of results'],
+    [data.routing.records.length, 'histograms of routed rows']].filter(([value]) => value > 0);
+  page.append(el('div', { class: 'tiles' }, told.map(([value, words]) => tile(whole(value), words)), devices.length ? tile(devices.length === 1 ? devices[0] : String(devices.length), devices.length === 1 ? 'the device' : `devices: ${devices.join(', ')}`) : null));
   page.append(el('nav', {}, sections.map((one) => el('a', { href: '#' + one.id }, one.title))));
   if (problem) page.append(problem);
   page.append(...body);

@@ -33,7 +33,7 @@
     return {
       traces: [{ type: 'heatmap', z, text, hoverinfo: 'text', colorscale: moesaic.scale, xgap: group.experts <= 64 ? 1 : 0, ygap: records.length <= 40 ? 1 : 0,
         colorbar: { title: { text: 'times the<br>even share', font: { size: 11.5 } }, thickness: 13, outlinewidth: 0, len: 0.9, ...(log ? { tickvals: shown, ticktext: shown.map((tick) => words[ticks.indexOf(tick)]) } : {}) } }],
-      layout: { height, margin: { l: 74, r: 10, t: 18, b: 94 },
+      layout: { height, margin: { l: 74, r: 10, t: 18, b: 56 },
         plot_bgcolor: '#c9ced5',
         xaxis: moesaic.axis('Expert', { showgrid: false }),
         yaxis: moesaic.axis(group.across === 'layer' ? 'Layer' : 'Step', { autorange: 'reversed', showgrid: false, type: 'linear', tickvals: ticksOf(records.length), ticktext: ticksOf(records.length).map((i) => String(records[i][group.across])) }),

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measured rows on the page: every experiment's figure shows what made-up rows of known values say."""
+import csv
+import io
+import json
+import pathlib
+import subprocess
+import unittest
+
+import made_up_rows as made
+from page import BINARY, PageTest
+
+RESULTS = sorted((pathlib.Path(__file__).resolve().parents[2] / "bench/results").glob("*.jsonl"))
+
+
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+class Results(PageTest):
+    def traces(self, page, figure, axis=None):
+        """Name and points of the traces of a figure, those of its left or first plot unless `axis` says which."""
+        data = page.evaluate(f"document.getElementById('{figure}-plot').data.map((t) => ({{name: t.name, mode: t.mode || '', xaxis: t.xaxis || 'x', x: t.x, y: t.y}}))")
+        return [trace for trace in data if trace["xaxis"] == (axis or "x")]
+
+    def trace(self, page, figure, name, axis=None):
+        return next(one for one in self.traces(page, figure, axis) if one["name"] == name and one["mode"] != "lines")
+
+    def all_near(self, values, wanted, places=9):
+        self.assertGreater(len(values), 0)
+        for value in values:
+            self.assertAlmostEqual(value, wanted, places)
+
+    def corner(self, page, figure):
+        return page.evaluate(f"document.getElementById('{figure}-plot').layout.annotations.map((a) => a.text)")
+
+    def test_every_figure_is_drawn(self):
+        fig2 = self.folder / "fig2.jsonl"
+        subprocess.run([BINARY, "experiment", "fig2", "--output", fig2], check=True, capture_output=True)
+        page = self.page(self.write("a.jsonl", lines(made.everything())), self.write("b.jsonl", lines(made.everything(1.04))), fig2)
+        ids = self.drawn(page)
+        self.assertEqual(ids[:9], ["fig38", "fig71", "table44", "fig40", "fig72", "fig73", "skew", "fig2", "bench"])
+        self.assertEqual(len([one for one in ids if one.startswith(("roofline", "predicted"))]), 6)
+        for one in ids:
+            self.assertTrue(self.corner(page, one), f"{one} names no device")
+            for button in page.locator(f"#{one} .switch button").all():
+                button.click()
+            for select in page.locator(f"#{one} select").all():
+                for value in select.evaluate("select => [...select.options].map((option) => option.value)"):
+                    select.select_option(value)
+        self.assertEqual(self.drawn(page), ids)
+
+    def test_the_sweep(self):
+        page = self.page(self.write("a.jsonl", lines(made.sweep())))
+        self.assertEqual(self.trace(page, "fig38", "grouped")["x"], [64, 1024, 8192, 65536, 131072])
+        self.all_near(self.trace(page, "fig38", "grouped")["y"], 700)
+        self.all_near(self.trace(page, "fig38", "padded_bmm")["y"], 560)
+        self.all_near(self.trace(page, "fig38", "padded_bmm", "x2")["y"], 1.25)
+        page.locator("#fig38 button[data-value='physical']").click()
+        self.all_near(self.trace(page, "fig38", "padded_bmm")["y"], 700)
+        for key, axis in (("Rows", "xaxis"), ("Left axis", "yaxis")):
+            for kind in ("linear", "log"):
+                page.locator(f"#fig38 [aria-label='{key}'] button[data-value='{kind}']").click()
+                self.assertEqual(page.evaluate(f"document.getElementById('fig38-plot').layout.{axis}.type"), kind)
+        self.assertEqual(self.corner(page, "fig38"), ["Made-up GPU · 0123456789ab · 2026-01-02 · full · short burst"])
+        rows = list(csv.DictReader(io.StringIO(self.download(page, "#fig38 .csv").decode())))
+        self.assertEqual(len(rows), 25)
+        self.assertEqual({key: rows[1][key] for key in ("case", "arm", "rows", "git", "device")},
+                         {"case": "rows=64", "arm": "padded_bmm", "rows": "64", "git": "0123456789ab", "device": "Made-up GPU"})
+        self.assertAlmostEqual(float(rows[1]["useful_tflops"]), 560)
+        self.assertEqual(self.download(page, "#fig38 .png")[:4], b"\x89PNG")
+
+    def test_full_and_reduced_are_two_figures(self):
+        page = self.page(self.write("a.jsonl", lines([*made.sweep(), *made.sweep(protocol="reduced")])))
+        self.assertEqual(self.drawn(page)[:2], ["fig38", "fig38-reduced"])
+        self.assertIn("reduced protocol", self.text(page, "#fig38-reduced .tags"))
+        self.assertIn("reduced", self.corner(page, "fig38-reduced")[0])
+        self.assertNotIn("reduced", self.text(page, "#fig38 .tags") + self.corner(page, "fig38")[0])
+
+    def test_two_files_beside_one_another(self):
+        page = self.page(self.write("old.jsonl", lines(made.sweep())), self.write("new.jsonl", lines(made.sweep(factor=0.8))))
+        self.all_near(self.trace(page, "fig38", "grouped · A")["y"], 700)
+        self.all_near(self.trace(page, "fig38", "grouped · B")["y"], 875)
+        self.assertIn("B ÷ A, time: median 0.8, from 0.8 to 0.8 over 25 cases", self.text(page, "#fig38"))
+        page.locator("#fig38-b").select_option("-1")
+        self.assertEqual({one["name"] for one in self.traces(page, "fig38")}, {"grouped", "padded_bmm", "host_loop", "dense", "torch"})
+        self.assertEqual(len(self.corner(page, "fig38")), 1)
+
+    def test_split_projection(self):
+        page = self.page(self.write("a.jsonl", lines(made.table44())))
+        page.locator("#table44 button[data-value='share']").click()
+        for partition in (4, 8):
+            self.all_near(self.trace(page, "table44", f"grouped, {partition} experts")["y"], 0.9)
+        self.assertIn("sustained", self.text(page, "#table44 .tags"))
+
+    def test_histograms(self):
+        rows = list(made.fig40())
+        page = self.page(self.write("a.jsonl", lines(rows)))
+        points = self.trace(page, "fig40", "histograms")
+        self.assertEqual(len(points["x"]), 20)
+        for i_h, relative in zip(points["x"], points["y"]):
+            self.assertAlmostEqual(relative, 1 - 0.1 * i_h, 9)
+        self.assertIn("throughput -1.00, 95 % interval -1.00 to -1.00", self.text(page, "#fig40"))
+        page.locator("#fig40 button[data-value='both']").click()
+        twins = self.trace(page, "fig40", "whole-tile twins")
+        for i_h, relative in zip(twins["x"], twins["y"]):
+            self.assertAlmostEqual(relative, 1.01 - 0.1 * i_h, 9)
+        page.evaluate("document.getElementById('fig40-plot').emit('plotly_click', {points: [{customdata: 3}]})")
+        shown = page.evaluate("document.getElementById('fig40-inspector').data.map((bars) => [bars.name, bars.y])")
+        self.assertTrue(shown[1][0].startswith("histogram 3:"))
+        self.assertEqual(shown[1][1], sorted(next(r["load"]["counts"] for r in self.data(page)["results"]["files"][0]["rows"] if r["experiment"]["factors"].get("histogram") == 3), reverse=True))
+
+    def test_rows_without_a_control_are_said(self):
+        rows = [row for row in made.fig40() if not (row["experiment"]["factors"]["control"] and row["experiment"]["process"] == 1)]
+        page = self.page(self.write("a.jsonl", lines(rows)))
+        self.assertIn("40 rows have no balanced control in their process", self.text(page, "#fig40"))
+
+    def test_pairs(self):
+        page = self.page(self.write("a.jsonl", lines(made.fig72())))
+        for pair in ("i_max", "i_h", "effective_experts"):
+            page.locator(f"#fig72 button[data-value='{pair}']").click()
+            for load, wanted in (("balanced", 1), ("single_spike", 0.95), ("three_hot", 0.88)):
+                self.all_near(self.trace(page, "fig72", load, "x2")["y"], wanted)
+
+    def test_sustained_work(self):
+        page = self.page(self.write("a.jsonl", lines(made.fig73())))
+        text = self.text(page, "#fig73")
+        self.assertIn("The power cap held the clock down in 100.0 % of 1,440 looks", text)
+        self.assertIn("96 rows throttled", text)
+        clocks = self.trace(page, "fig73", "grouped", "x2")
+        self.assertEqual(dict(zip(clocks["x"], clocks["y"])), {4096: 1660, 8192: 1619, 16384: 1537, 32768: 1373})
+        per_clock = self.trace(page, "fig73", "grouped", "x3")
+        middle = sum(700 / (1 + 0.01 * trial) for trial in (-0.5, 0.5)) / 2
+        self.assertAlmostEqual(per_clock["y"][0], middle / 1660, 9)
+        self.all_near(self.trace(page, "fig73", "grouped", "x4")["y"], 695)
+
+    def test_replayed_histograms(self):
+        page = self.page(self.write("a.jsonl", lines(made.skew())))
+        self.assertEqual(len(self.trace(page, "skew", "grouped")["x"]), 12)
+        page.locator("#skew button[data-value='decode']").click()
+        self.assertEqual(len(self.trace(page, "skew", "grouped")["x"]), 6)
+        self.all_near(self.trace(page, "skew", "host_loop", "x2")["y"], 1.5)
+        self.assertIn("1.1 times as long", self.text(page, "#skew"))
+
+    def test_roofline_and_prediction(self):
+        page = self.page(self.write("a.jsonl", lines(made.bench())))
+        self.all_near(self.trace(page, "bench", "host_loop", "x2")["y"], 1.5)
+        point = self.trace(page, "roofline", "grouped")
+        self.assertAlmostEqual(point["x"][0], 4096 * 4096 / (4096 * 2 + 16 * 4096))
+        self.all_near(point["y"], 700)
+        roof = next(one for one in self.traces(page, "roofline") if one["name"].startswith("roofline"))
+        self.assertAlmostEqual(roof["y"][1], 989)
+        predicted = self.trace(page, "predicted", "bench")
+        rows = [row for row in self.data(page)["results"]["files"][0]["rows"] if "predicted" in row]
+        self.assertEqual(predicted["x"], [row["predicted"]["kernel_s"] for row in rows])
+        self.assertEqual(predicted["y"], [row["timing"]["median_s"] for row in rows])
+
+    def test_throttled_rows_are_ringed(self):
+        rows = list(made.bench())
+        rows[0]["clocks"]["throttled"] = True
+        page = self.page(self.write("a.jsonl", lines(rows)))
+        self.assertEqual(len(self.trace(page, "bench", "throttled")["x"]), 1)
+        self.assertIn("1 rows throttled", self.text(page, "#bench .tags"))
+
+    def test_text_in_rows_is_never_markup(self):
+        rows = list(made.bench())
+        for row in rows:
+            row["routing"]["name"] = row["implementation"] = "<img src=x onerror=alert(1)></script>"
+            row["device"] = dict(row["device"], name="<b>GPU</b>")
+        page = self.page(self.write("a.jsonl", lines(rows)))
+        self.drawn(page)
+        page.locator("#bench summary").click()
+        self.assertEqual(page.locator("img").count(), 0)
+        self.assertEqual(page.eval_on_selector_all("b", "all => all.filter((one) => one.textContent === 'GPU').length"), 0)
+        self.assertIn("<b>GPU</b>", self.text(page, "#circumstances"))
+
+    def test_the_recordings_of_this_repository(self):
+        page = self.page(*RESULTS)
+        self.assertEqual(self.drawn(page), ["comparison", "compare", "compare-sustained"])
+        for group in page.locator("#compare-group option").all_inner_texts():
+            page.locator("#compare-group").select_option(group)
+            self.drawn(page)
+        self.assertIn("NVIDIA H200", self.text(page, "#circumstances"))
+
+
+if __name__ == "__main__":
+    unittest.main()
