@@ -12,6 +12,7 @@
 #include "math/route_fault.hpp"
 #include "math/row_combine.hpp"
 #include "math/row_route.hpp"
+#include "math/short_exp.hpp"
 #include "math/smem_layout.hpp"
 #include "math/swizzle.hpp"
 #include "math/tile_counters.hpp"
@@ -211,5 +212,10 @@ __global__ void fast_activation_kernel(float* out, float up, float gate, float d
   const SwigluGrad<float> grad = dswiglu(up, gate, dh, FastExp{});
   out[0] = grad.dup + grad.dgate + swiglu(up, gate, FastExp{});
 }
+
+struct FastExp2 {
+  MOESAIC_HD float operator()(float x) const { return exp2f(x); }
+};
+__global__ void short_exp_kernel(float* out, float x) { out[0] = short_exp(x, FastExp2{}); }
 
 }  // namespace moesaic::math
