@@ -78,7 +78,7 @@ class ExpertMlp {
                         const PlanOptions& options = {});
 
   [[nodiscard]] const ExpertMlpProblem& problem() const noexcept;
-  [[nodiscard]] std::string implementation() const;  ///< Of the grouped products inside.
+  [[nodiscard]] std::string implementation() const;  ///< Of the product of up and gate.
   [[nodiscard]] std::size_t forward_workspace_bytes() const noexcept;
   [[nodiscard]] std::size_t backward_workspace_bytes() const noexcept;
   /// The part of the workspace's bytes that holds intermediates: of any content, and needed only
@@ -91,7 +91,8 @@ class ExpertMlp {
   [[nodiscard]] PackedWeights pack_up_gate(const Operand& w_up_gate, Stream stream) const;
   [[nodiscard]] PackedWeights pack_down(const Operand& w_down, Stream stream) const;
 
-  /// Two grouped products and the activation. Faults: read_fault(workspace, stream).
+  /// Two grouped products; the activation is in the epilogue of the first, or between them, as the
+  /// implementation has it. Faults: read_fault(workspace, stream).
   /// @throws Error like GroupedGemm::execute; the message names the argument of this struct.
   void forward(const ExpertMlpForwardArgs& args, Workspace workspace, Stream stream) const;
   /// Order: dh, du (and h), dw_down, dw_up_gate, dx last.

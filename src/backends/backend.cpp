@@ -31,6 +31,11 @@ void Backend::dswiglu(const ActivationArgs& /*args*/, const Stream& /*stream*/) 
   throw Error(ErrorCode::unsupported, "dswiglu: backend " + status().name + " has no activation");
 }
 
+std::unique_ptr<const FusedExpert> Backend::fused_expert(const ExpertMlpProblem& /*problem*/,
+                                                         const DeviceInfo& /*device*/) const {
+  return nullptr;
+}
+
 core::WorkspaceHeader Backend::read_header(const Workspace& workspace,
                                            const Stream& /*stream*/) const {
   core::WorkspaceHeader header;

@@ -62,7 +62,34 @@ struct ActivationArgs {
   ConstTensorView dh{};  ///< Backward only.
   TensorView h{}, du{};  ///< h may be empty in backward; du is empty in forward.
   UpGateOrder order;
-  int threads = 1;  ///< CPU threads to use.
+  int threads = 1;  ///< CPU threads, or SMs, to use.
+};
+
+/// U = x W_ug^T and H = up * silu(gate) in one launch. Layouts as in ExpertMlpForwardArgs.
+struct UpGateArgs {
+  ConstTensorView x, w_up_gate, offs;
+  TensorView u{};  ///< Empty: not kept.
+  TensorView h;    ///< [M, h]
+};
+
+/// dH = dy W_down and dU of it in one launch, H again if it is wanted.
+struct DownGradientArgs {
+  ConstTensorView dy, w_down, offs, u;
+  TensorView du;
+  TensorView h{};  ///< Empty: not wanted.
+};
+
+/// The two products of a planned expert whose activation is in their epilogue. They make the bits
+/// that the product and the activation apart would make. Rows as in ActivationArgs.
+class FusedExpert {
+ public:
+  virtual ~FusedExpert() = default;
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t workspace_bytes() const noexcept = 0;
+  virtual void up_gate(const UpGateArgs& args, const Workspace& workspace,
+                       const Stream& stream) const = 0;
+  virtual void down_gradient(const DownGradientArgs& args, const Workspace& workspace,
+                             const Stream& stream) const = 0;
 };
 
 /// Where a device's clocks can be read.
@@ -87,6 +114,9 @@ class Backend {
   [[nodiscard]] virtual bool has_activation() const noexcept { return false; }
   virtual void swiglu(const ActivationArgs& args, const Stream& stream) const;
   virtual void dswiglu(const ActivationArgs& args, const Stream& stream) const;
+  /// Null where this backend has nothing fused for such an expert.
+  [[nodiscard]] virtual std::unique_ptr<const FusedExpert> fused_expert(
+      const ExpertMlpProblem& problem, const DeviceInfo& device) const;
   /// Copies the workspace's header to the host. Synchronizes.
   virtual core::WorkspaceHeader read_header(const Workspace& workspace, const Stream& stream) const;
   /// Clears the fault word and nothing else: a launch may be counting tiles. Synchronizes.

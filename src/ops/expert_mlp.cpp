@@ -19,8 +19,8 @@ namespace detail {
 namespace {
 
 /// Workspace that products may share, since they run in turn.
-std::int64_t largest(std::initializer_list<const GroupedGemm*> products) {
-  std::size_t most = 0;
+std::int64_t largest(std::size_t least, std::initializer_list<const GroupedGemm*> products) {
+  std::size_t most = least;
   for (const GroupedGemm* product : products) {
     most = std::max(most, product->workspace_bytes());
   }
@@ -58,13 +58,22 @@ class ExpertMlpImpl {
     if (options.num_sms > 0) {
       threads = std::min(threads, options.num_sms);
     }
+    if (!options.implementation) {
+      DeviceInfo usable = device;
+      usable.num_sms = threads;
+      fused = dispatch::activation_backend(device.device.kind).fused_expert(mlp, usable);
+    }
     const std::int64_t wide = matrix_bytes(mlp, 2 * mlp.h);
     const std::int64_t narrow = matrix_bytes(mlp, mlp.h);
     const std::int64_t again = mlp.activations == Activations::recompute ? wide : 0;
-    forward_sizes.products = largest({&up, &down});
-    backward_sizes.products = largest({&up, &dh, &dx, &dw_up, &dw_down});
-    forward_sizes.scratch = core::checked_total_bytes("max_rows", {again, narrow});
-    backward_sizes.scratch = core::checked_total_bytes("max_rows", {wide, again, narrow, narrow});
+    const std::size_t header = fused == nullptr ? 0 : fused->workspace_bytes();
+    forward_sizes.products = largest(header, {&up, &down});
+    backward_sizes.products = largest(header, {&up, &dh, &dx, &dw_up, &dw_down});
+    // What is fused makes neither U in forward, where it is not kept, nor dH.
+    forward_sizes.scratch =
+        core::checked_total_bytes("max_rows", {fused == nullptr ? again : 0, narrow});
+    backward_sizes.scratch =
+        core::checked_total_bytes("max_rows", {wide, again, narrow, fused == nullptr ? narrow : 0});
     for (WorkspaceSizes* sizes : {&forward_sizes, &backward_sizes}) {
       sizes->total = core::checked_total_bytes("max_rows", {sizes->products, sizes->scratch});
     }
@@ -91,6 +100,7 @@ class ExpertMlpImpl {
   DeviceInfo device_info;
   int threads;
   GroupedGemm up, down, dh, dx, dw_up, dw_down;
+  std::unique_ptr<const backends::FusedExpert> fused;  // or null: products and activation apart
   WorkspaceSizes forward_sizes, backward_sizes;
 };
 
@@ -249,6 +259,55 @@ GroupedGemmArgs product_args(const ConstTensorView& a, const ConstTensorView& b,
   return args;
 }
 
+const backends::Backend& activation_of(const Impl& impl) {
+  return dispatch::activation_backend(impl.device_info.device.kind);
+}
+
+/// Forward's U, where it is kept, and H.
+void up_gate(const Impl& impl, const ExpertMlpForwardArgs& args, const TensorView& h,
+             Scratch& scratch, const Workspace& workspace, const Stream& stream) {
+  if (impl.fused != nullptr) {  // which has no packed layout
+    impl.fused->up_gate({args.x, args.w_up_gate, args.offs, args.u, h}, workspace, stream);
+    return;
+  }
+  const TensorView u = recomputes(impl) ? scratch.matrix(2 * impl.problem.h) : args.u;
+  impl.up.execute(product_args(args.x, args.w_up_gate, args.offs, u, args.packed_up_gate),
+                  workspace, stream);
+  activation_of(impl).swiglu({u, args.offs, {}, h, {}, impl.problem.order, impl.threads}, stream);
+}
+
+/// Backward's dU, where anything needs it, and H, where it is wanted.
+void down_gradient(const Impl& impl, const ExpertMlpBackwardArgs& args, const TensorView& du,
+                   const TensorView& h, Scratch& scratch, const Workspace& workspace,
+                   const Stream& stream) {
+  const bool needs_du = wanted(args.dx) || wanted(args.dw_up_gate);
+  TensorView missing_h = wanted(args.dw_down) ? h : TensorView{};
+  ConstTensorView u = args.u;
+  if (recomputes(impl)) {
+    const TensorView again = scratch.matrix(2 * impl.problem.h);
+    u = again;
+    if (impl.fused != nullptr) {
+      // H comes with U.
+      impl.fused->up_gate({args.x, args.w_up_gate, args.offs, needs_du ? again : TensorView{}, h},
+                          workspace, stream);
+      missing_h = {};
+    } else {
+      impl.up.execute(product_args(args.x, args.w_up_gate, args.offs, again), workspace, stream);
+    }
+  }
+  if (needs_du && impl.fused != nullptr) {
+    impl.fused->down_gradient({args.dy, args.w_down, args.offs, u, du, missing_h}, workspace,
+                              stream);
+  } else if (needs_du) {
+    const TensorView dh = scratch.matrix(impl.problem.h);
+    impl.dh.execute(product_args(args.dy, args.w_down, args.offs, dh), workspace, stream);
+    activation_of(impl).dswiglu({u, args.offs, dh, missing_h, du, impl.problem.order, impl.threads},
+                                stream);
+  } else if (missing_h.data != nullptr) {
+    activation_of(impl).swiglu({u, args.offs, {}, h, {}, impl.problem.order, impl.threads}, stream);
+  }
+}
+
 }  // namespace
 
 ExpertMlp::ExpertMlp(std::shared_ptr<const detail::ExpertMlpImpl> impl) : impl_(std::move(impl)) {}
@@ -262,7 +321,9 @@ ExpertMlp ExpertMlp::plan(const ExpertMlpProblem& problem, const DeviceInfo& dev
 
 const ExpertMlpProblem& ExpertMlp::problem() const noexcept { return impl_->problem; }
 
-std::string ExpertMlp::implementation() const { return std::string(impl_->up.implementation()); }
+std::string ExpertMlp::implementation() const {
+  return std::string(impl_->fused ? impl_->fused->name() : impl_->up.implementation());
+}
 
 std::size_t ExpertMlp::forward_workspace_bytes() const noexcept {
   return unsigned_bytes(impl_->forward_sizes.total);
@@ -295,13 +356,8 @@ void ExpertMlp::forward(const ExpertMlpForwardArgs& args, Workspace workspace,
   check_memory(impl, workspace, args.scratch, impl.forward_sizes);
   core::check_stream(stream, impl.device_info.device);
   Scratch scratch(impl, workspace, args.scratch, impl.forward_sizes);
-  const TensorView u = recomputes(impl) ? scratch.matrix(2 * impl.problem.h) : args.u;
   const TensorView h = scratch.matrix(impl.problem.h);
-
-  impl.up.execute(product_args(args.x, args.w_up_gate, args.offs, u, args.packed_up_gate),
-                  workspace, stream);
-  dispatch::activation_backend(impl.device_info.device.kind)
-      .swiglu({u, args.offs, {}, h, {}, impl.problem.order, impl.threads}, stream);
+  up_gate(impl, args, h, scratch, workspace, stream);
   impl.down.execute(product_args(h, args.w_down, args.offs, args.y, args.packed_down), workspace,
                     stream);
 }
@@ -314,24 +370,8 @@ void ExpertMlp::backward(const ExpertMlpBackwardArgs& args, Workspace workspace,
   core::check_stream(stream, impl.device_info.device);
   Scratch scratch(impl, workspace, args.scratch, impl.backward_sizes);
   const TensorView du = scratch.matrix(2 * impl.problem.h);
-  const TensorView dh = scratch.matrix(impl.problem.h);
   const TensorView h = scratch.matrix(impl.problem.h);
-  ConstTensorView u = args.u;
-  if (recomputes(impl)) {
-    const TensorView again = scratch.matrix(2 * impl.problem.h);
-    impl.up.execute(product_args(args.x, args.w_up_gate, args.offs, again), workspace, stream);
-    u = again;
-  }
-
-  const backends::Backend& activation = dispatch::activation_backend(impl.device_info.device.kind);
-  if (wanted(args.dx) || wanted(args.dw_up_gate)) {
-    impl.dh.execute(product_args(args.dy, args.w_down, args.offs, dh), workspace, stream);
-    activation.dswiglu({u, args.offs, dh, wanted(args.dw_down) ? h : TensorView{}, du,
-                        impl.problem.order, impl.threads},
-                       stream);
-  } else {
-    activation.swiglu({u, args.offs, {}, h, {}, impl.problem.order, impl.threads}, stream);
-  }
+  down_gradient(impl, args, du, h, scratch, workspace, stream);
   if (wanted(args.dw_down)) {
     impl.dw_down.execute(product_args(args.dy, h, args.offs, args.dw_down), workspace, stream);
   }

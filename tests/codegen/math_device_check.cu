@@ -7,6 +7,7 @@
 #include "math/expert_segment.hpp"
 #include "math/fault_word.hpp"
 #include "math/integer.hpp"
+#include "math/output_panel.hpp"
 #include "math/padding.hpp"
 #include "math/pipeline_phase.hpp"
 #include "math/route_fault.hpp"
@@ -216,6 +217,10 @@ __global__ void fast_activation_kernel(float* out, float up, float gate, float d
 struct FastExp2 {
   MOESAIC_HD float operator()(float x) const { return exp2f(x); }
 };
+__global__ void panel_kernel(std::uint32_t* out, int lane, int block) {
+  out[0] = panel_chunk(lane, block) + matrix_row(lane, block) + word_pair(lane, block);
+}
+
 __global__ void short_exp_kernel(float* out, float x) { out[0] = short_exp(x, FastExp2{}); }
 
 }  // namespace moesaic::math

@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/launch/activation.hpp"
 #include "backends/cuda/launch/baselines.hpp"
 #include "backends/cuda/launch/choose.hpp"
 #include "backends/cuda/launch/device_query.hpp"
 #include "backends/cuda/launch/memory.hpp"
 #include "backends/cuda/launch/nvml.hpp"
+#include "backends/cuda/launch/sm90_expert.hpp"
 #include "backends/cuda/launch/sm90_gemm.hpp"
 #include "backends/cuda/launch/timer.hpp"
 #if MOESAIC_HAVE_NVSHMEM
@@ -93,7 +95,13 @@ class CudaBackend final : public Backend {
   }
   [[nodiscard]] DeviceKind device_kind() const noexcept override { return DeviceKind::cuda; }
   [[nodiscard]] std::span<const GroupedGemmImplementation* const> grouped_gemms() const override {
-    static const std::vector<Sm90Grouped> instances(kInstances.begin(), kInstances.end());
+    static const std::vector<Sm90Grouped> instances = [] {
+      std::vector<Sm90Grouped> products;
+      for (const Instance& instance : kInstances) {
+        if (instance.config.epilogue == Epilogue::store) products.emplace_back(instance);
+      }
+      return products;
+    }();
     static const CublasPaddedBmm padded;
     static const CublasHostLoop loop;
     static const std::vector<const GroupedGemmImplementation*> all = [] {
@@ -112,6 +120,18 @@ class CudaBackend final : public Backend {
     return &launch::nvshmem_exchange();
   }
 #endif
+  // Until the kernels have been checked on a device (NB-0007), an expert on a GPU is refused.
+  [[nodiscard]] bool has_activation() const noexcept override { return false; }
+  void swiglu(const ActivationArgs& args, const Stream& stream) const override {
+    launch::swiglu(args, stream);
+  }
+  void dswiglu(const ActivationArgs& args, const Stream& stream) const override {
+    launch::dswiglu(args, stream);
+  }
+  [[nodiscard]] std::unique_ptr<const FusedExpert> fused_expert(
+      const ExpertMlpProblem& problem, const DeviceInfo& device) const override {
+    return launch::make_sm90_expert(problem, device);
+  }
   core::WorkspaceHeader read_header(const Workspace& workspace,
                                     const Stream& stream) const override {
     return launch::read_device_header(workspace, stream);

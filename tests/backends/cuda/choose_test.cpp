@@ -3,6 +3,7 @@
 
 #include "backends/cuda/launch/choose.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -80,7 +81,8 @@ TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
     chosen.insert(choose_instance(problem).name);
   }
   for (const Instance& instance : kInstances) {
-    EXPECT_EQ(chosen.count(instance.name), 1U) << instance.name << " is compiled for nobody";
+    const bool product = instance.config.epilogue == Epilogue::store;  // the expert names its own
+    EXPECT_EQ(chosen.count(instance.name), product ? 1U : 0U) << instance.name;
   }
 }
 
@@ -194,7 +196,9 @@ TEST(Matches, SaysWhatAKernelIsCompiledFor) {
     const Support support = matches(instance, forward);
     const KernelConfig& c = instance.config;
     std::string part;
-    if (c.wgrad) {
+    if (c.epilogue != Epilogue::store) {
+      part = "SwiGLU expert";
+    } else if (c.wgrad) {
       part = "computes wgrad";
     } else if (c.f32_out) {
       part = "writes f32";
@@ -205,6 +209,38 @@ TEST(Matches, SaysWhatAKernelIsCompiledFor) {
     EXPECT_NE(support.reason.find(part), std::string::npos) << support.reason;
     EXPECT_EQ(support.reason.empty(), support.ok);
   }
+}
+
+TEST(SupportsExpert, RefusesWhatTheKernelsDoNotHold) {
+  ExpertMlpProblem fine{};
+  fine.num_experts = 16;
+  fine.max_rows = 1024;
+  fine.d = 512;
+  fine.h = 200;
+  DeviceInfo device;
+  device.compute_capability = 90;
+  device.num_sms = 132;
+  EXPECT_TRUE(supports_expert(fine, device));
+  const auto refusal = [&](const auto& change) {
+    ExpertMlpProblem problem = fine;
+    DeviceInfo where = device;
+    change(problem, where);
+    const Support support = supports_expert(problem, where);
+    EXPECT_FALSE(support);
+    return support.reason;
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(refusal([](auto& p, auto&) { p.strategy = Strategy::padded_bmm; }),
+              HasSubstr("not padded_bmm"));
+  EXPECT_THAT(refusal([](auto& p, auto&) { p.format = Format::f32; }), HasSubstr("not f32"));
+  EXPECT_THAT(refusal([](auto& p, auto&) { p.num_experts = 8193; }), HasSubstr("8193"));
+  EXPECT_THAT(refusal([](auto& p, auto&) { p.max_rows = 1 << 30; }), HasSubstr("1073741824"));
+  EXPECT_THAT(refusal([](auto&, auto& d) { d.compute_capability = 80; }), HasSubstr("8.0"));
+  EXPECT_THAT(refusal([](auto& p, auto&) {
+                p.max_rows = 100'000'000;
+                p.h = std::int64_t{1} << 28;
+              }),
+              HasSubstr("32-bit"));
 }
 
 // cuBLAS adds zeros to experts without rows, which turns -0 into +0: the batch may not accumulate.

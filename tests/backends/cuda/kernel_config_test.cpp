@@ -27,8 +27,11 @@ TEST(KernelConfig, NamesSayWhatIsCompiled) {
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
     std::ostringstream name;
-    name << (c.f32_out ? "f32" : "bf16") << (c.wgrad ? "_wgrad_" : "_rows_") << c.tile_m << 'x'
-         << c.tile_n;
+    const char* const what = c.epilogue == Epilogue::swiglu    ? "_swiglu_"
+                             : c.epilogue == Epilogue::dswiglu ? "_dswiglu_"
+                             : c.wgrad                         ? "_wgrad_"
+                                                               : "_rows_";
+    name << (c.f32_out ? "f32" : "bf16") << what << c.tile_m << 'x' << c.tile_n;
     if (!c.wgrad) name << (c.b_mn_major ? "_mn" : "_k");
     EXPECT_EQ(instance.name, name.str());
     EXPECT_TRUE(names.insert(instance.name).second) << instance.name << " twice";

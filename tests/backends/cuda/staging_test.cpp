@@ -13,6 +13,7 @@
 
 #include "backends/cuda/block/kernel_config.hpp"
 #include "backends/cuda/launch/instances.hpp"
+#include "math/output_panel.hpp"
 #include "math/smem_layout.hpp"
 #include "math/swizzle.hpp"
 
@@ -237,9 +238,7 @@ TEST(StagedPanel, EveryBf16ElementIsWrittenOnceWhereTheStoreReadsIt) {
     // next of row l / 4 come from register m of lane l.
     std::array<int, 32> address{};
     for (int lane = 0; lane < 32; ++lane) {
-      const int row = lane % 16;
-      const int chunk = pair * 2 + lane / 16;
-      address[static_cast<std::size_t>(lane)] = row * 128 + ((chunk ^ (row % 8)) * 16);
+      address[static_cast<std::size_t>(lane)] = static_cast<int>(math::matrix_row(lane, pair));
     }
     for (int m = 0; m < 4; ++m) {
       for (int lane = 0; lane < 32; ++lane) {
@@ -260,15 +259,12 @@ TEST(StagedPanel, EveryBf16ElementIsWrittenOnceWhereTheStoreReadsIt) {
 TEST(StagedPanel, EveryF32ElementIsWrittenOnceWhereTheStoreReadsIt) {
   std::vector<Staged> panel(kPanelBytes / 4);
   for (int lane = 0; lane < 32; ++lane) {
-    const int row = lane / 4;
     for (int block = 0; block < 4; ++block) {
-      const int chunk = block * 2 + lane % 4 / 2;
-      const int within = ((chunk ^ (row % 8)) * 16) + lane % 2 * 8;
       for (const int below : {0, 8}) {
         for (int next = 0; next < 2; ++next) {
-          Staged& at =
-              panel.at(static_cast<std::size_t>(((row + below) * 128 + within) / 4 + next));
-          at.row = row + below;
+          const int begin = static_cast<int>(math::word_pair(lane, block)) + below * 128;
+          Staged& at = panel.at(static_cast<std::size_t>(begin / 4 + next));
+          at.row = lane / 4 + below;
           at.column = block * 8 + lane % 4 * 2 + next;
           ++at.writes;
         }

@@ -4,54 +4,32 @@
 // no warp waits for another, and the next tile's loads are under way.
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include <cstdint>
 
+#include "backends/cuda/block/panel.cuh"
 #include "backends/cuda/block/ring.cuh"
 #include "backends/cuda/block/tensor_maps.hpp"
 #include "backends/cuda/ptx/tensor_copy.cuh"
 
 namespace moesaic::backends::cuda {
 
-/// Packs two FP32 sums as BF16, the first in the low half; one rounding each, to nearest even.
-__device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-
-/// Writes panel `panel` of a warp's 16 rows into staging. The wgmma fragment gives lane l rows l/4
-/// and 8 below, columns 8j + 2(l%4) and the next.
+/// Rounds panel `panel` of a warp's sums and writes it into staging.
 template <bool kF32Out, int kSums>
 __device__ __forceinline__ void stage_panel(std::uint32_t staging, const float (&sums)[kSums],
                                             int panel) {
-  const int lane = lane_id();
-  if constexpr (!kF32Out) {
-    // Matrices of one stmatrix: rows 0-7 and 8-15 of columns j, then of columns j + 8.
-    const int row = lane % 16;
-#pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {
-      const int j = panel * 8 + pair * 2;
-      const int chunk = pair * 2 + lane / 16;
-      const std::uint32_t at =
-          staging + static_cast<std::uint32_t>(row * 128 + ((chunk ^ (row % 8)) * 16));
-      ptx::stmatrix_x4(
-          at, pack_bf16(sums[4 * j], sums[4 * j + 1]), pack_bf16(sums[4 * j + 2], sums[4 * j + 3]),
-          pack_bf16(sums[4 * j + 4], sums[4 * j + 5]), pack_bf16(sums[4 * j + 6], sums[4 * j + 7]));
-    }
-  } else {
-    const int row = lane / 4;
+  if constexpr (kF32Out) {
 #pragma unroll
     for (int block = 0; block < 4; ++block) {
-      const int j = panel * 4 + block;
-      const int chunk = block * 2 + lane % 4 / 2;
-      const std::uint32_t within =
-          static_cast<std::uint32_t>(((chunk ^ (row % 8)) * 16) + lane % 2 * 8);
-      ptx::store_shared_v2(staging + static_cast<std::uint32_t>(row * 128) + within, sums[4 * j],
-                           sums[4 * j + 1]);
-      ptx::store_shared_v2(staging + static_cast<std::uint32_t>((row + 8) * 128) + within,
-                           sums[4 * j + 2], sums[4 * j + 3]);
+      store_block(staging, block, sums + panel * kPanelWords + 4 * block);
     }
+  } else {
+    std::uint32_t words[kPanelWords];
+#pragma unroll
+    for (int i = 0; i < kPanelWords; ++i) {
+      const int first = 2 * (panel * kPanelWords + i);
+      words[i] = pack_bf16(sums[first], sums[first + 1]);
+    }
+    store_fragment(staging, words);
   }
 }
 
@@ -77,6 +55,15 @@ __device__ __forceinline__ void issue_panel(const PanelTarget& to, std::uint32_t
   } else {
     ptx::store_box<3>(to.map, staging, {column, row, to.expert});
   }
+}
+
+/// Stores panel 0 or 1 of U for the 64 columns of H from `column` on.
+__device__ __forceinline__ void issue_part(const CUtensorMap& map, std::uint32_t panel_at,
+                                           const PanelTarget& to, const PartLayout& layout,
+                                           int column, int panel) {
+  const RaggedCoordinates at = ragged(to.segment_begin, to.segment_rows, to.row);
+  const PartPanel part = part_panel(layout, column, panel);
+  ptx::store_box<5>(&map, panel_at, {part.column, at.row, part.part, at.wrap, at.end});
 }
 
 /// A warp's staged panels, taken in turn for as long as the kernel runs: the copies of one tile may

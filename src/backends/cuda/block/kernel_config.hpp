@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "backends/cuda/block/activation_layout.hpp"
 #include "math/integer.hpp"
 #include "math/smem_layout.hpp"
 #include "math/tile_counters.hpp"
@@ -54,6 +55,13 @@ struct TileMessage {
 };
 static_assert(sizeof(TileMessage) == 32, "two 16-byte words");
 
+/// What becomes of a tile's sums.
+enum class Epilogue : std::uint8_t {
+  store,    ///< Rounded and stored.
+  swiglu,   ///< They are U, in blocks of both parts; H is stored, U if it is kept.
+  dswiglu,  ///< They are dH; dU is stored, H if it is wanted.
+};
+
 /// One compiled kernel: a row of sm90_instances.def.
 struct KernelConfig {
   bool wgrad = false;  ///< Contracts the rows of an expert; else rows are the M side.
@@ -62,6 +70,7 @@ struct KernelConfig {
   int group_m = 8;          ///< Raster: tile rows that share columns of b, see math/tile_order.hpp.
   bool b_mn_major = false;  ///< b is contiguous along N (wgrad: always, for both operands).
   bool f32_out = false;
+  Epilogue epilogue = Epilogue::store;
 
   [[nodiscard]] MOESAIC_HD constexpr int rows_per_warpgroup() const {
     return tile_m / kConsumerWarpgroups;
@@ -99,6 +108,16 @@ struct KernelConfig {
 /// column).
 enum class PanelCopy : std::int32_t { whole, single };
 
+/// swiglu, dswiglu: what is not of a plain product. Strides in elements.
+struct ExpertParams {
+  PartLayout layout{};
+  std::int32_t h = 0;
+  const void* saved_u = nullptr;  ///< dswiglu: U.
+  void* u = nullptr;              ///< swiglu: U, or null; dswiglu: dU.
+  void* h_out = nullptr;          ///< H; dswiglu: or null.
+  std::int64_t saved_u_stride = 0, u_stride = 0, h_stride = 0;
+};
+
 /// Run-time half of a launch. Tensor maps are passed beside it.
 struct KernelParams {
   const std::int32_t* offs = nullptr;
@@ -117,6 +136,7 @@ struct KernelParams {
   std::int64_t max_rows = 0;
   std::int32_t num_experts = 0;
   std::int64_t done_rows = 0;  ///< Per expert, by a padded batch before; see Sm90Gemm::enqueue.
+  ExpertParams expert{};
 };
 
 /// A ragged tensor map has two extra dimensions, so that one map clips at the end of any segment:

@@ -9,15 +9,32 @@
 #include <cstdint>
 
 #include "backends/cuda/block/epilogue.cuh"
-#include "backends/cuda/block/mainloop.cuh"
+#include "backends/cuda/block/tile_sides.cuh"
 
 namespace moesaic::backends::cuda {
 
+/// A half of a large tile is stored in two pieces of 64 columns.
 template <KernelConfig kConfig>
-class LargeTiles {
+class PanelStore {
  public:
-  __device__ LargeTiles(const Ring<kConfig>& ring, Staging& staging, int warpgroup)
-      : ring_(ring), staging_(staging), warpgroup_(warpgroup) {}
+  __device__ explicit PanelStore(Staging& staging) : staging_(staging) {}
+
+  template <int kPiece, int kSums>
+  __device__ __forceinline__ void piece(const float (&sums)[kSums], const PanelTarget& to) {
+    constexpr int kPanels = 64 / kConfig.panel_columns();
+    store_panels<kConfig, kPiece * kPanels, (kPiece + 1) * kPanels>(staging_, sums, to);
+  }
+
+ private:
+  Staging& staging_;
+};
+
+/// `Store` has piece<0>(sums, to) and piece<1>(sums, to), in this order for each half.
+template <KernelConfig kConfig, class Store>
+class LargeTiles : private TileSides<kConfig> {
+ public:
+  __device__ LargeTiles(const Ring<kConfig>& ring, const Store& store, int warpgroup)
+      : TileSides<kConfig>(ring, warpgroup), store_(store) {}
 
   /// Computes `tile`, if it is a large one, and all large tiles that follow, whole and halved.
   /// `receive_next` waits for the next message and puts it and its target into `tile` and `to`.
@@ -40,48 +57,35 @@ class LargeTiles {
           if (goes_on) {
             begin<true>(state, done);
           } else {
-            store<1, 0, kHalf>(done);
+            store<1>(done);
           }
         }
       }
     }
     while (tile.kind == TileMessage::half) {
-      multiply_stages<kConfig>(ring_, state, tile.k_blocks, true,
-                               [&](int stage, bool first) { multiply<0>(stage, first); });
-      store<0, 0, kHalf>(to);
+      multiply_left(state, tile.k_blocks);
+      store<0>(to);
       receive_next();
     }
   }
 
  private:
-  static constexpr int kHalf = kConfig.tile_n / 2;
-  static constexpr int kSums = kHalf / 2;
-  static constexpr int kOverlapped = 2;  // stages at either end of a tile
-  static_assert(kFewRows >= kConfig.rows_per_warpgroup(), "a large tile has rows for both");
-
-  [[nodiscard]] __device__ static bool is_long(const TileMessage& tile) {
-    return tile.k_blocks >= 2 * kOverlapped;
-  }
+  using Sides = TileSides<kConfig>;
+  using Sides::is_long;
+  using Sides::kOverlapped;
+  using Sides::multiply;
+  using Sides::multiply_all;
+  using Sides::multiply_left;
+  using Sides::release;
+  using Sides::sums_;
+  using Sides::wait_for_two;
 
   /// A tile too short to overlap with anything.
   __device__ __forceinline__ void compute_short(RingState<kConfig>& state, int k_blocks,
                                                 const PanelTarget& to) {
     multiply_all(state, k_blocks, true);
-    store<0, 0, kHalf>(to);
-    store<1, 0, kHalf>(to);
-  }
-
-  __device__ __forceinline__ void multiply_all(RingState<kConfig>& state, int k_blocks,
-                                               bool starts) {
-    multiply_stages<kConfig>(ring_, state, k_blocks, starts, [&](int stage, bool first) {
-      multiply<0>(stage, first);
-      multiply<1>(stage, first);
-    });
-  }
-
-  template <int kSide>
-  __device__ __forceinline__ void multiply(int stage, bool first) {
-    multiply_large<kSide * kHalf, kHalf>(ring_, stage, warpgroup_, first, sums_[kSide]);
+    store<0>(to);
+    store<1>(to);
   }
 
   /// The first two stages. kAfterTile: stores the right half of the tile before.
@@ -92,7 +96,7 @@ class LargeTiles {
     multiply<0>(state.stage, true);
     multiply<0>(second.stage, false);
     ptx::wgmma_commit();
-    if constexpr (kAfterTile) store<1, 0, kHalf>(before);
+    if constexpr (kAfterTile) store<1>(before);
     ptx::wgmma_fence();
     multiply<1>(state.stage, true);
     ptx::wgmma_commit();
@@ -116,41 +120,26 @@ class LargeTiles {
     multiply<1>(second.stage, false);
     ptx::wgmma_commit();
     ptx::wgmma_wait<2>();
-    store<0, 0, kHalf / 2>(to);
+    store_piece<0, 0>(to);
     ptx::wgmma_wait<1>();
     release(state);
-    store<0, kHalf / 2, kHalf>(to);
+    store_piece<0, 1>(to);
     ptx::wgmma_wait<0>();
     release(state);
   }
 
-  /// The state of the second of the next two stages, both of which are full.
-  __device__ __forceinline__ RingState<kConfig> wait_for_two(
-      const RingState<kConfig>& state) const {
-    RingState<kConfig> second = state;
-    second.advance();
-    ptx::barrier_wait(ring_.full(state.stage), state.phase);
-    ptx::barrier_wait(ring_.full(second.stage), second.phase);
-    return second;
+  template <int kSide, int kPiece>
+  __device__ __forceinline__ void store_piece(PanelTarget to) {
+    to.column += kSide * Sides::kHalf;
+    store_.template piece<kPiece>(sums_[kSide], to);
+  }
+  template <int kSide>
+  __device__ __forceinline__ void store(const PanelTarget& to) {
+    store_piece<kSide, 0>(to);
+    store_piece<kSide, 1>(to);
   }
 
-  __device__ __forceinline__ void release(RingState<kConfig>& state) const {
-    release_stage<kConfig>(ring_, state.stage);
-    state.advance();
-  }
-
-  /// Stores columns [kFirst, kEnd) of a half of this warp's rows.
-  template <int kSide, int kFirst, int kEnd>
-  __device__ __forceinline__ void store(PanelTarget to) {
-    to.column += kSide * kHalf;
-    constexpr int kPanel = kConfig.panel_columns();
-    store_panels<kConfig, kFirst / kPanel, kEnd / kPanel>(staging_, sums_[kSide], to);
-  }
-
-  const Ring<kConfig>& ring_;
-  Staging& staging_;
-  int warpgroup_;
-  float sums_[2][kSums];
+  Store store_;
 };
 
 }  // namespace moesaic::backends::cuda

@@ -31,6 +31,20 @@ __device__ __forceinline__ void load_weight_columns(const CUtensorMap* map, Pane
   }
 }
 
+/// swiglu: `kLines` lines of either part of the weights of 2h lines, one after the other.
+template <int kLines>
+__device__ __forceinline__ void load_paired_lines(const CUtensorMap* map, std::uint32_t to,
+                                                  std::uint32_t full, int k, int line, int expert,
+                                                  int pairs) {
+#pragma unroll
+  for (int pair = 0; pair < 2; ++pair) {
+    if (pair < pairs) {
+      ptx::load_box<4>(to + pair * math::panel_bytes(2 * kLines), map, full,
+                       {k, line + pair * kLines, 0, expert});
+    }
+  }
+}
+
 /// Forward, dgrad: rows of a, columns of b (half of them for half a tile), one step of the
 /// contraction. Rows past the segment are someone else's or past the buffer; they only make rows
 /// that are not stored.
@@ -48,7 +62,10 @@ __device__ __forceinline__ void load_row_stage(const TensorMaps& maps, const Ker
       static_cast<std::uint32_t>(kMap.a_bytes + (tile.half ? kMap.b_bytes / 2 : kMap.b_bytes)));
   ptx::load_box<2>(ring.a(stage), &maps.a, full, {k, static_cast<int>(tile.row_begin)});
   const CUtensorMap* columns_map = tile.half ? &maps.b_few : &maps.b;
-  if constexpr (!kConfig.b_mn_major) {
+  if constexpr (kConfig.epilogue == Epilogue::swiglu) {
+    load_paired_lines<64>(&maps.b, ring.b(stage), full, k, column / 2, tile.expert,
+                          tile.half ? 1 : 2);
+  } else if constexpr (!kConfig.b_mn_major) {
     ptx::load_box<3>(ring.b(stage), columns_map, full, {k, column, tile.expert});
   } else if (tile.half) {
     load_weight_columns<kConfig.tile_n / 2>(columns_map, params.b_panels, ring.b(stage), full, k,
@@ -78,7 +95,9 @@ __device__ __forceinline__ void load_few_rows_stage(const TensorMaps& maps,
   for (int panel = 0; panel < 2; ++panel) {
     const int k = k_block * kFewBlockK + panel * kBlockK;
     const std::uint32_t b = ring.b(stage) + static_cast<std::uint32_t>(panel) * kFewBBytes;
-    if constexpr (!kConfig.b_mn_major) {
+    if constexpr (kConfig.epilogue == Epilogue::swiglu) {
+      load_paired_lines<32>(&maps.b_few, b, full, k, column / 2, tile.expert, 2);
+    } else if constexpr (!kConfig.b_mn_major) {
       ptx::load_box<3>(b, &maps.b_few, full, {k, column, tile.expert});
     } else {
       load_weight_columns<kFewColumns>(&maps.b_few, params.b_panels, b, full, k, column,
@@ -184,10 +203,37 @@ class TileQueue {
   unsigned long long taken_ = 0;
 };
 
+/// dswiglu: U of a tile's rows behind its contraction, 64 columns of H per stage. Rows past the
+/// segment make rows that are not stored.
+template <KernelConfig kConfig>
+__device__ __forceinline__ void load_saved_u(const ExpertMaps& maps, const KernelParams& params,
+                                             const Ring<kConfig>& ring,
+                                             math::PipelineState<kConfig.stages>& state,
+                                             const math::RowTile<std::int32_t>& tile) {
+  constexpr std::uint32_t kPartBytes = kConfig.tile_m * 128U;
+  const int stages = (tile.half ? kConfig.tile_n / 2 : kConfig.tile_n) / 64;
+  for (int block = 0; block < stages; ++block) {
+    ptx::barrier_wait(ring.empty(state.stage), math::producer_parity(state.phase));
+    if (ptx::elect_one()) {
+      const std::uint32_t full = ring.full(state.stage);
+      const int column = static_cast<int>(tile.column_begin) + block * 64;
+      ptx::barrier_arrive_expect(full, 2 * kPartBytes);
+#pragma unroll
+      for (int panel = 0; panel < 2; ++panel) {
+        const PartPanel part = part_panel(params.expert.layout, column, panel);
+        ptx::load_box<3>(ring.b(state.stage) + panel * kPartBytes, &maps.saved_u, full,
+                         {part.column, static_cast<int>(tile.row_begin), part.part});
+      }
+    }
+    __syncwarp();
+    state.advance();
+  }
+}
+
 /// Tells the consumers of a tile and loads its stages.
 template <KernelConfig kConfig, class Tile>
-__device__ __forceinline__ void load_tile(const TensorMaps& maps, const KernelParams& params,
-                                          const Ring<kConfig>& ring,
+__device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
+                                          const KernelParams& params, const Ring<kConfig>& ring,
                                           math::PipelineState<kConfig.stages>& state,
                                           const Tile& tile) {
   const TileMessage message = describe(params, tile);
@@ -213,6 +259,9 @@ __device__ __forceinline__ void load_tile(const TensorMaps& maps, const KernelPa
     __syncwarp();
     state.advance();
   }
+  if constexpr (kConfig.epilogue == Epilogue::dswiglu) {
+    if (!few) load_saved_u<kConfig>(maps, params, ring, state, tile);
+  }
 }
 
 template <KernelConfig kConfig>
@@ -229,8 +278,8 @@ __device__ __forceinline__ void send_end(const Ring<kConfig>& ring,
 /// takes each gridDim.x-th, so that CTAs side by side share columns of b at the same time; that
 /// saves energy (NB-0005). The smaller ones that follow go to whoever is free.
 template <KernelConfig kConfig>
-__device__ __forceinline__ void produce_rows(const TensorMaps& maps, const KernelParams& params,
-                                             const Ring<kConfig>& ring,
+__device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& maps,
+                                             const KernelParams& params, const Ring<kConfig>& ring,
                                              const math::RowTileGrid<std::int32_t>& grid,
                                              const GroupTable& table) {
   math::PipelineState<kConfig.stages> state;

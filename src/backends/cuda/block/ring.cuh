@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backends/cuda/block/kernel_config.hpp"
+#include "backends/cuda/ptx/shared_memory.cuh"
 #include "backends/cuda/ptx/sync.cuh"
 
 namespace moesaic::backends::cuda {

@@ -4,6 +4,10 @@
 
 #include <cuda.h>
 
+#include <type_traits>
+
+#include "backends/cuda/block/kernel_config.hpp"
+
 namespace moesaic::backends::cuda {
 
 struct TensorMaps {
@@ -11,5 +15,15 @@ struct TensorMaps {
   // Smaller boxes (forward, dgrad): 64 and 16 rows of a, 128 columns of b.
   CUtensorMap a_few, a_fewest, b_few;
 };
+
+/// Of the expert's products with the activation in their epilogue; d is H.
+struct ExpertMaps : TensorMaps {
+  CUtensorMap u;        ///< Stores U, or dU: panels of a part, one warp's rows high.
+  CUtensorMap saved_u;  ///< dswiglu: loads U: panels of a part, a tile's rows high.
+};
+
+/// Of the epilogue alone: GCC 12 cannot name an alias over a config.
+template <Epilogue kEpilogue>
+using MapsOf = std::conditional_t<kEpilogue == Epilogue::store, TensorMaps, ExpertMaps>;
 
 }  // namespace moesaic::backends::cuda

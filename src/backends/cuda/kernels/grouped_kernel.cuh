@@ -6,10 +6,13 @@
 
 #include <cstdint>
 
+#include "backends/cuda/block/dswiglu_tiles.cuh"
 #include "backends/cuda/block/epilogue.cuh"
+#include "backends/cuda/block/few_expert_rows.cuh"
 #include "backends/cuda/block/large_tile.cuh"
 #include "backends/cuda/block/mainloop.cuh"
 #include "backends/cuda/block/producer.cuh"
+#include "backends/cuda/block/swiglu_store.cuh"
 
 namespace moesaic::backends::cuda {
 
@@ -72,7 +75,8 @@ __device__ __forceinline__ PanelTarget target(const TensorMaps& maps, const Kern
 
 /// A consumer warp's part of a tile of few rows.
 template <KernelConfig kConfig>
-__device__ __forceinline__ void compute_few_rows(const Ring<kConfig>& ring,
+__device__ __forceinline__ void compute_few_rows(const KernelParams& params,
+                                                 const Ring<kConfig>& ring,
                                                  RingState<kConfig>& state, Staging& staging,
                                                  int k_blocks, int warpgroup,
                                                  const PanelTarget& to) {
@@ -81,7 +85,33 @@ __device__ __forceinline__ void compute_few_rows(const Ring<kConfig>& ring,
   multiply_stages<kConfig>(ring, state, k_blocks, true, [&](int stage, bool first) {
     multiply_few(ring, stage, warpgroup, first, sums);
   });
-  store_panels<kConfig, 0, kColumns / kConfig.panel_columns()>(staging, sums, to);
+  if constexpr (kConfig.epilogue == Epilogue::swiglu) {
+    store_few_swiglu(params.expert, sums, to);
+  } else if constexpr (kConfig.epilogue == Epilogue::dswiglu) {
+    store_few_dswiglu(params.expert, sums, to);
+  } else {
+    store_panels<kConfig, 0, kColumns / kConfig.panel_columns()>(staging, sums, to);
+  }
+}
+
+/// A consumer warp's large tiles, whole and halved.
+template <KernelConfig kConfig, class ReceiveNext>
+__device__ __forceinline__ void compute_large(const MapsOf<kConfig.epilogue>& maps,
+                                              const KernelParams& params, const Ring<kConfig>& ring,
+                                              RingState<kConfig>& state, Staging& staging, int warp,
+                                              const TileMessage& tile, const PanelTarget& to,
+                                              const ReceiveNext& receive_next) {
+  if constexpr (kConfig.epilogue == Epilogue::dswiglu) {
+    DswigluTiles<kConfig>(ring, maps, params, warp).compute(state, tile, to, receive_next);
+  } else if constexpr (kConfig.epilogue == Epilogue::swiglu) {
+    const SwigluStore<kConfig> store(staging, maps, params);
+    LargeTiles<kConfig, SwigluStore<kConfig>>(ring, store, warp / 4)
+        .compute(state, tile, to, receive_next);
+  } else {
+    const PanelStore<kConfig> store(staging);
+    LargeTiles<kConfig, PanelStore<kConfig>>(ring, store, warp / 4)
+        .compute(state, tile, to, receive_next);
+  }
 }
 
 /// A consumer warp's part of a tile of dw[e].
@@ -110,8 +140,9 @@ __device__ __forceinline__ void compute_weights(const KernelParams& params,
 }
 
 template <KernelConfig kConfig>
-__device__ __forceinline__ void consume(const TensorMaps& maps, const KernelParams& params,
-                                        const Ring<kConfig>& ring, int warp) {
+__device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
+                                        const KernelParams& params, const Ring<kConfig>& ring,
+                                        int warp) {
   RingState<kConfig> state;
   Staging staging(ring.staging(warp));
   TileMessage tile;
@@ -132,9 +163,9 @@ __device__ __forceinline__ void consume(const TensorMaps& maps, const KernelPara
       receive_next();
     }
   } else {
-    LargeTiles<kConfig>(ring, staging, warp / 4).compute(state, tile, to, receive_next);
+    compute_large<kConfig>(maps, params, ring, state, staging, warp, tile, to, receive_next);
     while (tile.kind == TileMessage::few) {  // they all come after
-      compute_few_rows<kConfig>(ring, state, staging, tile.k_blocks, warp / 4, to);
+      compute_few_rows<kConfig>(params, ring, state, staging, tile.k_blocks, warp / 4, to);
       receive_next();
     }
   }
@@ -145,7 +176,7 @@ __device__ __forceinline__ void consume(const TensorMaps& maps, const KernelPara
 /// template argument is a class value.
 template <class Instance>
 __global__ void __launch_bounds__(kThreads, 1)
-    grouped_kernel(const __grid_constant__ TensorMaps maps,
+    grouped_kernel(const __grid_constant__ MapsOf<Instance::kConfig.epilogue> maps,
                    const __grid_constant__ KernelParams params) {
   constexpr KernelConfig kConfig = Instance::kConfig;
   extern __shared__ __align__(1024) unsigned char smem[];
@@ -168,6 +199,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       ptx::prefetch_tensor_map(&maps.a_fewest);
       ptx::prefetch_tensor_map(&maps.b_few);
     }
+    if constexpr (kConfig.epilogue != Epilogue::store) ptx::prefetch_tensor_map(&maps.u);
+    if constexpr (kConfig.epilogue == Epilogue::dswiglu) ptx::prefetch_tensor_map(&maps.saved_u);
   }
   ptx::wait_for_prior_grids();  // every thread: offsets and operands may be theirs
   ptx::allow_next_grid();

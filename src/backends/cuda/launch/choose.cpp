@@ -36,11 +36,39 @@ bool indices_fit(const KernelConfig& config, const GroupedGemmProblem& problem) 
          math::row_tile_prefix_fits_int32(problem.max_rows, problem.num_experts, config.tile_m);
 }
 
+/// What all kernels ask of sizes and device.
+Support supports_sizes(Format format, int num_experts, std::int64_t max_rows,
+                       const DeviceInfo& device) {
+  if (device.compute_capability != 90) {
+    return {false, "its kernels are compiled for compute capability 9.0, this device has " +
+                       std::to_string(device.compute_capability / 10) + "." +
+                       std::to_string(device.compute_capability % 10)};
+  }
+  if (format != Format::bf16) {
+    return {false, "it multiplies bf16, not " + std::string(name(format))};
+  }
+  if (num_experts > kMaxExperts) {
+    return {false, "it takes at most " + std::to_string(kMaxExperts) + " experts, not " +
+                       std::to_string(num_experts)};
+  }
+  if (device.num_sms > kMaxCtas) {
+    return {false, "it takes at most " + std::to_string(kMaxCtas) + " SMs, not " +
+                       std::to_string(device.num_sms)};
+  }
+  if (max_rows >= kRaggedRows) {
+    return {false, "it takes fewer than 2^30 rows, not " + std::to_string(max_rows)};
+  }
+  return {true, {}};
+}
+
 }  // namespace
 
 Support matches(const Instance& instance, const GroupedGemmProblem& problem) {
   const KernelConfig& config = instance.config;
   const bool wgrad = problem.pass == Pass::wgrad;
+  if (config.epilogue != Epilogue::store) {
+    return {false, "it computes a part of the SwiGLU expert"};
+  }
   if (config.wgrad != wgrad) {
     return {false, config.wgrad ? "it computes wgrad" : "it computes forward and dgrad"};
   }
@@ -59,28 +87,14 @@ Support matches(const Instance& instance, const GroupedGemmProblem& problem) {
 
 Support supports_grouped(const PlanRequest& request, Strategy strategy) {
   const GroupedGemmProblem& problem = request.problem;
-  if (request.device.compute_capability != 90) {
-    return {false, "its kernels are compiled for compute capability 9.0, this device has " +
-                       std::to_string(request.device.compute_capability / 10) + "." +
-                       std::to_string(request.device.compute_capability % 10)};
-  }
   if (problem.strategy != strategy) {
     return {false, "it computes strategy " + std::string(name(strategy)) + ", not " +
                        std::string(name(problem.strategy))};
   }
-  if (problem.format != Format::bf16) {
-    return {false, "it multiplies bf16, not " + std::string(name(problem.format))};
-  }
-  if (problem.num_experts > kMaxExperts) {
-    return {false, "it takes at most " + std::to_string(kMaxExperts) + " experts, not " +
-                       std::to_string(problem.num_experts)};
-  }
-  if (request.device.num_sms > kMaxCtas) {
-    return {false, "it takes at most " + std::to_string(kMaxCtas) + " SMs, not " +
-                       std::to_string(request.device.num_sms)};
-  }
-  if (problem.max_rows >= kRaggedRows) {
-    return {false, "it takes fewer than 2^30 rows, not " + std::to_string(problem.max_rows)};
+  Support sizes =
+      supports_sizes(problem.format, problem.num_experts, problem.max_rows, request.device);
+  if (!sizes) {
+    return sizes;
   }
   for (const Instance& instance : kInstances) {
     if (matches(instance, problem)) {
@@ -89,6 +103,24 @@ Support supports_grouped(const PlanRequest& request, Strategy strategy) {
   }
   return {false, "no kernel's 32-bit tile indices hold " + std::to_string(problem.num_experts) +
                      " experts of " + std::to_string(problem.max_rows) + " rows at these widths"};
+}
+
+Support supports_expert(const ExpertMlpProblem& problem, const DeviceInfo& device) {
+  if (problem.strategy != Strategy::grouped) {
+    return {false, "it computes strategy grouped, not " + std::string(name(problem.strategy))};
+  }
+  Support sizes =
+      supports_sizes(problem.format, problem.num_experts, problem.max_rows, device);
+  if (!sizes) {
+    return sizes;
+  }
+  const KernelConfig config;  // both kernels have the tiles of all
+  if (!math::local_tiles_fit<std::int32_t>(problem.max_rows, paired_width(problem.h), config.tile_m,
+                                           config.tile_n) ||
+      !math::row_tile_prefix_fits_int32(problem.max_rows, problem.num_experts, config.tile_m)) {
+    return {false, "its tiles would not fit 32-bit indices"};
+  }
+  return {true, {}};
 }
 
 const Instance& choose_instance(const GroupedGemmProblem& problem) {

@@ -8,15 +8,10 @@
 #include "backends/cuda/launch/cuda_error.hpp"
 
 namespace moesaic::backends::cuda::launch {
+namespace {
 
-void prepare(const Instance& instance) {
-  check_cuda(cudaFuncSetAttribute(instance.kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(instance.config.smem_bytes())),
-             "cudaFuncSetAttribute(MaxDynamicSharedMemorySize)");
-}
-
-void launch(const Instance& instance, const TensorMaps& maps, const KernelParams& params, int ctas,
-            void* stream) {
+template <class Maps>
+void launch_with(const Instance& instance, Maps maps, KernelParams params, int ctas, void* stream) {
   cudaLaunchAttribute attribute{};
   // The kernel waits for the grids before it by itself, after its prologue.
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -28,10 +23,26 @@ void launch(const Instance& instance, const TensorMaps& maps, const KernelParams
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &attribute;
   config.numAttrs = 1;
-  TensorMaps maps_argument = maps;
-  KernelParams params_argument = params;
-  void* arguments[] = {&maps_argument, &params_argument};
+  void* arguments[] = {&maps, &params};
   check_cuda(cudaLaunchKernelExC(&config, instance.kernel(), arguments), "cudaLaunchKernelExC");
+}
+
+}  // namespace
+
+void prepare(const Instance& instance) {
+  check_cuda(cudaFuncSetAttribute(instance.kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(instance.config.smem_bytes())),
+             "cudaFuncSetAttribute(MaxDynamicSharedMemorySize)");
+}
+
+void launch(const Instance& instance, const TensorMaps& maps, const KernelParams& params, int ctas,
+            void* stream) {
+  launch_with(instance, maps, params, ctas, stream);
+}
+
+void launch(const Instance& instance, const ExpertMaps& maps, const KernelParams& params, int ctas,
+            void* stream) {
+  launch_with(instance, maps, params, ctas, stream);
 }
 
 }  // namespace moesaic::backends::cuda::launch

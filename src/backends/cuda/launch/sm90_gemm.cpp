@@ -10,20 +10,10 @@
 
 #include "backends/cuda/launch/cuda_error.hpp"
 #include "backends/cuda/launch/launch.hpp"
+#include "backends/cuda/launch/row_operands.hpp"
 #include "backends/cuda/launch/tensor_maps.hpp"
 
 namespace moesaic::backends::cuda::launch {
-namespace {
-
-/// An operand without rows may have any address; its map needs a good one and never reads it.
-ConstTensorView with_address(ConstTensorView view, const void* stand_in) {
-  if (view.shape[0] == 0) {
-    view.data = stand_in;
-  }
-  return view;
-}
-
-}  // namespace
 
 Sm90Gemm::Sm90Gemm(const PlanRequest& request, const Instance& instance)
     : GroupedGemmImpl(request.problem, request.device),
@@ -36,13 +26,7 @@ Sm90Gemm::Sm90Gemm(const PlanRequest& request, const Instance& instance)
 void Sm90Gemm::enqueue(const GroupedGemmArgs& args, const Workspace& workspace,
                        const Stream& stream, std::int64_t done_rows) const {
   const DeviceScope scope(device().device.index);
-  auto* header = reinterpret_cast<core::WorkspaceHeader*>(workspace.bytes.data());
-  KernelParams params;
-  params.offs = static_cast<const std::int32_t*>(args.offs.data);
-  params.fault_word = reinterpret_cast<unsigned long long*>(&header->fault_word);
-  params.counters = &header->counters;
-  params.max_rows = problem().max_rows;
-  params.num_experts = problem().num_experts;
+  KernelParams params = params_of(args.offs, workspace, problem().num_experts, problem().max_rows);
   params.done_rows = done_rows;
   params.d = args.d.data;
   const TensorMaps maps = problem().pass == Pass::wgrad ? describe_wgrad(args, workspace, params)
@@ -64,17 +48,8 @@ TensorMaps Sm90Gemm::describe_rows(const GroupedGemmArgs& args, const Workspace&
   params.zero_tail = problem().tail == Tail::zero && params.done_rows == 0;
   params.d_row_stride = problem().max_rows > 1 ? d.stride[0] : d.shape[1];
   TensorMaps maps{};
-  maps.a = map_rows(a, config.tile_m);
-  maps.a_few = map_rows(a, kFewRows);
-  maps.a_fewest = map_rows(a, kFewestRows);
-  if (config.b_mn_major) {
-    params.b_panels = panel_copy(b.shape[2]);
-    maps.b = map_weight_panels(b, config.tile_n, params.b_panels);
-    maps.b_few = map_weight_panels(b, kFewColumns, params.b_panels);
-  } else {
-    maps.b = map_weights(b, config.tile_n);
-    maps.b_few = map_weights(b, kFewColumns);
-  }
+  map_row_operand(a, config, maps);
+  map_weight_operand(b, config, maps, params);
   maps.d = map_ragged_output(d);
   return maps;
 }

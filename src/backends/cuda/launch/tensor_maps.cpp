@@ -167,4 +167,37 @@ CUtensorMap map_weight_output(const ConstTensorView& weights) {
                     .dim(weights.shape[0], 1, stride.expert, stride.bytes));
 }
 
+CUtensorMap map_paired_weights(const ConstTensorView& weights, const PartLayout& layout,
+                               int box_lines) {
+  const Strides stride(weights);
+  const std::int64_t h = weights.shape[1] / 2;
+  const std::int64_t line = layout.interleaved ? 2 * stride.row : stride.row;
+  const std::int64_t part = layout.interleaved ? stride.row : h * stride.row;
+  return encode(Description(weights)
+                    .dim(weights.shape[2], kPanel, 1, stride.bytes)
+                    .dim(h, box_lines, line, stride.bytes)
+                    .dim(2, 2, part, stride.bytes)
+                    .dim(weights.shape[0], 1, stride.expert, stride.bytes));
+}
+
+CUtensorMap map_part_rows(const ConstTensorView& u, const PartLayout& layout, int box_rows) {
+  const Strides stride(u);
+  const PartExtent extent = part_extent(layout, u.shape[1] / 2);
+  return encode(Description(u)
+                    .dim(extent.columns, kPanel, 1, stride.bytes)
+                    .dim(u.shape[0], box_rows, stride.row, stride.bytes)
+                    .dim(extent.parts, 1, extent.columns, stride.bytes));
+}
+
+CUtensorMap map_ragged_parts(const ConstTensorView& u, const PartLayout& layout) {
+  const Strides stride(u);
+  const PartExtent extent = part_extent(layout, u.shape[1] / 2);
+  return encode(Description(u)
+                    .dim(extent.columns, kPanel, 1, stride.bytes)
+                    .dim(kRaggedRows, kPanelRows, stride.row, stride.bytes)
+                    .dim(extent.parts, 1, extent.columns, stride.bytes)
+                    .dim(std::int64_t{1} << 31, 1, kRaggedWrapElems - stride.row, stride.bytes)
+                    .dim(std::int64_t{1} << 31, 1, stride.row, stride.bytes));
+}
+
 }  // namespace moesaic::backends::cuda::launch

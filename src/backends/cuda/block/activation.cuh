@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// SwiGLU on words of two BF16 columns, and on a lane's fragment of 64 columns. What is fused and
+// what is not go through these, so that they make the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/block/activation_layout.hpp"
+#include "backends/cuda/block/panel.cuh"
+#include "backends/cuda/ptx/arithmetic.cuh"
+#include "math/activation.hpp"
+#include "math/short_exp.hpp"
+
+namespace moesaic::backends::cuda {
+
+/// For BF16 gates: see math::sigmoid.
+struct GateExp {
+  MOESAIC_HD float operator()(float x) const { return math::short_exp(x, ptx::Exp2{}); }
+  MOESAIC_HD float reciprocal(float x) const { return ptx::reciprocal(x); }
+};
+
+/// Two columns of H from two of either part of U.
+__device__ __forceinline__ std::uint32_t swiglu_pair(std::uint32_t first, std::uint32_t second,
+                                                     bool gate_first) {
+  const std::uint32_t up = gate_first ? second : first;
+  const std::uint32_t gate = gate_first ? first : second;
+  return pack_bf16(math::swiglu(low_bf16(up), low_bf16(gate), GateExp{}),
+                   math::swiglu(high_bf16(up), high_bf16(gate), GateExp{}));
+}
+
+/// Two columns of either part of dU, and of H again.
+struct DswigluPair {
+  std::uint32_t first, second, h;
+};
+__device__ __forceinline__ DswigluPair dswiglu_pair(std::uint32_t first, std::uint32_t second,
+                                                    std::uint32_t dh, bool gate_first) {
+  const std::uint32_t up = gate_first ? second : first;
+  const std::uint32_t gate = gate_first ? first : second;
+  const auto low = math::dswiglu(low_bf16(up), low_bf16(gate), low_bf16(dh), GateExp{});
+  const auto high = math::dswiglu(high_bf16(up), high_bf16(gate), high_bf16(dh), GateExp{});
+  const std::uint32_t dup = pack_bf16(low.dup, high.dup);
+  const std::uint32_t dgate = pack_bf16(low.dgate, high.dgate);
+  return {gate_first ? dgate : dup, gate_first ? dup : dgate,
+          swiglu_pair(first, second, gate_first)};
+}
+
+/// (first 0, second 0), (first 1, second 1) of (first 0, first 1), (second 0, second 1).
+__device__ __forceinline__ void interleave(std::uint32_t first, std::uint32_t second,
+                                           std::uint32_t& low, std::uint32_t& high) {
+  const std::uint32_t mixed = __byte_perm(first, second, 0x5410);  // results may be the arguments
+  high = __byte_perm(first, second, 0x7632);
+  low = mixed;
+}
+/// Its inverse is itself.
+__device__ __forceinline__ void separate(std::uint32_t low, std::uint32_t high,
+                                         std::uint32_t& first, std::uint32_t& second) {
+  interleave(low, high, first, second);
+}
+
+/// A block of eight columns of both parts as eight columns of words of both.
+__device__ __forceinline__ void interleave_block(const std::uint32_t* first,
+                                                 const std::uint32_t* second,
+                                                 std::uint32_t (&words)[4]) {
+  interleave(first[0], second[0], words[0], words[1]);
+  interleave(first[1], second[1], words[2], words[3]);
+}
+
+// ---- 64 columns of both parts of U, in two panels. Quarter q of them is 16 columns of H:
+// words[2j] has two columns of block j of eight, of row l/4, words[2j + 1] those of eight rows
+// below.
+
+inline constexpr int kQuarterWords = kPanelWords / 4;
+
+__device__ __forceinline__ void store_quarter(std::uint32_t panel0, std::uint32_t panel1, int q,
+                                              const std::uint32_t* first,
+                                              const std::uint32_t* second, bool interleaved) {
+  if (!interleaved) {
+    store_matrices(panel0, q, first);
+    store_matrices(panel1, q, second);
+    return;
+  }
+  // Eight columns of H are sixteen of U: a block of words.
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    std::uint32_t words[4];
+    interleave_block(first + 2 * j, second + 2 * j, words);
+    store_block(q < 2 ? panel0 : panel1, q % 2 * 2 + j, words);
+  }
+}
+
+__device__ __forceinline__ void load_quarter(std::uint32_t panel0, std::uint32_t panel1, int q,
+                                             std::uint32_t* first, std::uint32_t* second,
+                                             bool interleaved) {
+  if (!interleaved) {
+    load_matrices(panel0, q, first);
+    load_matrices(panel1, q, second);
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    std::uint32_t words[4];
+    load_block(q < 2 ? panel0 : panel1, q % 2 * 2 + j, words);
+    separate(words[0], words[1], first[2 * j], second[2 * j]);
+    separate(words[2], words[3], first[2 * j + 1], second[2 * j + 1]);
+  }
+}
+
+}  // namespace moesaic::backends::cuda

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// The large tiles of the dH product with the backward activation in their epilogue. Behind a tile's
+// contraction the ring brings U: a stage for 64 columns of dH, both parts of U where b was, room
+// for H where a was. dU replaces U there and is stored from there, so that the epilogue needs no
+// memory of its own. The left half's two stages are worked on while the right half of the last two
+// multiplications goes on, the right half's while the next tile begins.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/block/activation.cuh"
+#include "backends/cuda/block/epilogue.cuh"
+#include "backends/cuda/block/tile_sides.cuh"
+
+namespace moesaic::backends::cuda {
+
+template <KernelConfig kConfig>
+class DswigluTiles : private TileSides<kConfig> {
+ public:
+  __device__ DswigluTiles(const Ring<kConfig>& ring, const ExpertMaps& maps,
+                          const KernelParams& params, int warp)
+      : TileSides<kConfig>(ring, warp / 4),
+        maps_(maps),
+        expert_(params.expert),
+        first_line_(static_cast<std::uint32_t>(warp * kPanelBytes)) {}
+
+  /// See LargeTiles::compute.
+  template <class ReceiveNext>
+  __device__ __forceinline__ void compute(RingState<kConfig>& state, const TileMessage& tile,
+                                          const PanelTarget& to, const ReceiveNext& receive_next) {
+    while (tile.kind == TileMessage::large) {
+      if (!is_long(tile)) {
+        multiply_all(state, tile.k_blocks, true);
+        activate_side<0>(state, to);
+        activate_side<1>(state, to);
+        receive_next();
+      } else {
+        RingState<kConfig> saved = state;
+        begin<false>(state, saved, to);
+        bool goes_on = true;
+        while (goes_on) {
+          multiply_all(state, tile.k_blocks - 2 * kOverlapped, false);
+          end(state, to);
+          const PanelTarget done = to;
+          saved = state;  // of the right half's two stages
+          state.advance();
+          state.advance();
+          receive_next();
+          goes_on = tile.kind == TileMessage::large && is_long(tile);
+          if (goes_on) {
+            begin<true>(state, saved, done);
+          } else {
+            activate_side<1>(saved, done);
+          }
+        }
+      }
+    }
+    while (tile.kind == TileMessage::half) {
+      multiply_left(state, tile.k_blocks);
+      activate_side<0>(state, to);
+      receive_next();
+    }
+  }
+
+ private:
+  using Sides = TileSides<kConfig>;
+  using Sides::is_long;
+  using Sides::kOverlapped;
+  using Sides::multiply;
+  using Sides::multiply_all;
+  using Sides::multiply_left;
+  using Sides::release;
+  using Sides::ring_;
+  using Sides::sums_;
+  using Sides::wait_for_two;
+
+  /// The first two stages of a tile. kAfterTile: with the right half of the tile before, whose two
+  /// stages come before them in the ring.
+  template <bool kAfterTile>
+  __device__ __forceinline__ void begin(RingState<kConfig>& state, RingState<kConfig>& saved,
+                                        const PanelTarget& before) {
+    const RingState<kConfig> second = wait_for_two(state);
+    ptx::wgmma_fence();
+    multiply<0>(state.stage, true);
+    multiply<0>(second.stage, false);
+    ptx::wgmma_commit();
+    if constexpr (kAfterTile) activate_side<1>(saved, before);
+    ptx::wgmma_fence();
+    multiply<1>(state.stage, true);
+    ptx::wgmma_commit();
+    multiply<1>(second.stage, false);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();
+    release(state);
+    ptx::wgmma_wait<0>();
+    release(state);
+  }
+
+  /// The last two stages of the contraction, and the left half's two that follow.
+  __device__ __forceinline__ void end(RingState<kConfig>& state, const PanelTarget& to) {
+    const RingState<kConfig> second = wait_for_two(state);
+    ptx::wgmma_fence();
+    multiply<0>(state.stage, false);
+    multiply<0>(second.stage, false);
+    ptx::wgmma_commit();
+    multiply<1>(state.stage, false);
+    ptx::wgmma_commit();
+    multiply<1>(second.stage, false);
+    ptx::wgmma_commit();
+    RingState<kConfig> left = second;
+    left.advance();
+    ptx::wgmma_wait<2>();
+    activate<0, 0>(left, to);
+    ptx::wgmma_wait<1>();
+    release(state);
+    RingState<kConfig> next = left;
+    next.advance();
+    activate<0, 1>(next, to);
+    ptx::wgmma_wait<0>();
+    release(state);
+    release_read(left);
+    state = left;
+  }
+
+  /// Both stages of a half, from `at` on; leaves `at` behind them.
+  template <int kSide>
+  __device__ __forceinline__ void activate_side(RingState<kConfig>& at, const PanelTarget& to) {
+    RingState<kConfig> second = at;
+    second.advance();
+    activate<kSide, 0>(at, to);
+    activate<kSide, 1>(second, to);
+    release_read(at);
+  }
+
+  /// Gives two stages back, the copies from which were the last two to be issued.
+  __device__ __forceinline__ void release_read(RingState<kConfig>& at) const {
+    if (lane_id() == 0) ptx::store_wait_read<1>();
+    release(at);
+    if (lane_id() == 0) ptx::store_wait_read<0>();
+    release(at);
+  }
+
+  /// 64 columns of dH: dU in the place of U, H beside it, and the copies of both on their way. The
+  /// stage may go back when these have read it.
+  template <int kSide, int kBlock>
+  __device__ __forceinline__ void activate(const RingState<kConfig>& at, const PanelTarget& to) {
+    ptx::barrier_wait(ring_.full(at.stage), at.phase);
+    const int column = to.column + kSide * Sides::kHalf + kBlock * 64;
+    // A branch around it all keeps the activation behind the wgmmas that are issued before it.
+    if (to.row < to.row_limit && column < to.column_limit) {
+      const std::uint32_t h_panel = ring_.a(at.stage) + first_line_;
+      const std::uint32_t panel0 = ring_.b(at.stage) + first_line_;
+      const std::uint32_t panel1 = panel0 + math::panel_bytes(kConfig.tile_m);
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        std::uint32_t first[kQuarterWords], second[kQuarterWords], h[kQuarterWords];
+        load_quarter(panel0, panel1, q, first, second, expert_.layout.interleaved);
+#pragma unroll
+        for (int i = 0; i < kQuarterWords; ++i) {
+          const int at_sum = 2 * ((kBlock * 4 + q) * kQuarterWords + i);
+          const std::uint32_t dh = pack_bf16(sums_[kSide][at_sum], sums_[kSide][at_sum + 1]);
+          const DswigluPair pair = dswiglu_pair(first[i], second[i], dh, expert_.layout.gate_first);
+          first[i] = pair.first;
+          second[i] = pair.second;
+          h[i] = pair.h;
+        }
+        __syncwarp();  // other lanes have read what this one overwrites
+        store_quarter(panel0, panel1, q, first, second, expert_.layout.interleaved);
+        if (expert_.h_out != nullptr) store_matrices(h_panel, q, h);
+      }
+      ptx::fence_async_proxy();  // for the copies below
+      __syncwarp();
+      if (lane_id() == 0) {
+        issue_part(maps_.u, panel0, to, expert_.layout, column, 0);
+        issue_part(maps_.u, panel1, to, expert_.layout, column, 1);
+        if (expert_.h_out != nullptr) issue_panel(to, h_panel, to.row, column);
+      }
+    }
+    if (lane_id() == 0) ptx::store_commit();  // also when empty: release_read counts groups
+    __syncwarp();
+  }
+
+  const ExpertMaps& maps_;
+  const ExpertParams& expert_;
+  std::uint32_t first_line_;  // of this warp's rows in a stage's panels
+};
+
+}  // namespace moesaic::backends::cuda

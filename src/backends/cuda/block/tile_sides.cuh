@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two halves of a consumer warpgroup's sums of a large tile, left and right columns, and their
+// multiplications.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/block/mainloop.cuh"
+
+namespace moesaic::backends::cuda {
+
+template <KernelConfig kConfig>
+class TileSides {
+ public:
+  static constexpr int kHalf = kConfig.tile_n / 2;
+
+ protected:
+  static constexpr int kSums = kHalf / 2;
+  static constexpr int kOverlapped = 2;  // stages at either end of a tile
+  static_assert(kFewRows >= kConfig.rows_per_warpgroup(), "a large tile has rows for both");
+
+  __device__ TileSides(const Ring<kConfig>& ring, int warpgroup)
+      : ring_(ring), warpgroup_(warpgroup) {}
+
+  [[nodiscard]] __device__ static bool is_long(const TileMessage& tile) {
+    return tile.k_blocks >= 2 * kOverlapped;
+  }
+
+  template <int kSide>
+  __device__ __forceinline__ void multiply(int stage, bool first) {
+    multiply_large<kSide * kHalf, kHalf>(ring_, stage, warpgroup_, first, sums_[kSide]);
+  }
+
+  __device__ __forceinline__ void multiply_all(RingState<kConfig>& state, int k_blocks,
+                                               bool starts) {
+    multiply_stages<kConfig>(ring_, state, k_blocks, starts, [&](int stage, bool first) {
+      multiply<0>(stage, first);
+      multiply<1>(stage, first);
+    });
+  }
+  /// All of half a tile, whose columns are left ones.
+  __device__ __forceinline__ void multiply_left(RingState<kConfig>& state, int k_blocks) {
+    multiply_stages<kConfig>(ring_, state, k_blocks, true,
+                             [&](int stage, bool first) { multiply<0>(stage, first); });
+  }
+
+  /// The state of the second of the next two stages, both of which are full.
+  __device__ __forceinline__ RingState<kConfig> wait_for_two(
+      const RingState<kConfig>& state) const {
+    RingState<kConfig> second = state;
+    second.advance();
+    ptx::barrier_wait(ring_.full(state.stage), state.phase);
+    ptx::barrier_wait(ring_.full(second.stage), second.phase);
+    return second;
+  }
+
+  __device__ __forceinline__ void release(RingState<kConfig>& state) const {
+    release_stage<kConfig>(ring_, state.stage);
+    state.advance();
+  }
+
+  const Ring<kConfig>& ring_;
+  int warpgroup_;
+  float sums_[2][kSums];
+};
+
+}  // namespace moesaic::backends::cuda

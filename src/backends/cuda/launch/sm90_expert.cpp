@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// See sm90_expert.hpp.
+
+#include "backends/cuda/launch/sm90_expert.hpp"
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "backends/cuda/launch/choose.hpp"
+#include "backends/cuda/launch/cuda_error.hpp"
+#include "backends/cuda/launch/launch.hpp"
+#include "backends/cuda/launch/row_operands.hpp"
+#include "backends/cuda/launch/tensor_maps.hpp"
+#include "core/up_gate.hpp"
+
+namespace moesaic::backends::cuda::launch {
+namespace {
+
+const Instance& instance_of(Epilogue epilogue) {
+  for (const Instance& instance : kInstances) {
+    if (instance.config.epilogue == epilogue) {
+      return instance;
+    }
+  }
+  throw std::logic_error("instance_of: no kernel has this epilogue");
+}
+
+/// Elements between rows. The stride of a single row may be anything.
+std::int64_t row_stride(const ConstTensorView& matrix) {
+  return matrix.shape[0] > 1 ? matrix.stride[0] : matrix.shape[1];
+}
+
+class Sm90Expert final : public FusedExpert {
+ public:
+  Sm90Expert(const ExpertMlpProblem& problem, const DeviceInfo& device)
+      : problem_(problem),
+        device_(device),
+        layout_(part_layout(core::up_gate_layout(problem.order))),
+        up_gate_(instance_of(Epilogue::swiglu)),
+        down_gradient_(instance_of(Epilogue::dswiglu)),
+        name_("cuda/sm90/" + std::string(up_gate_.name)) {
+    const DeviceScope scope(device.device.index);
+    prepare(up_gate_);
+    prepare(down_gradient_);
+  }
+
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept override {
+    return core::kWorkspaceHeaderBytes;
+  }
+  void up_gate(const UpGateArgs& args, const Workspace& workspace,
+               const Stream& stream) const override;
+  void down_gradient(const DownGradientArgs& args, const Workspace& workspace,
+                     const Stream& stream) const override;
+
+ private:
+  /// What both products say, for `a` [M, contraction], and columns as the kernel counts them.
+  [[nodiscard]] KernelParams describe(const Instance& instance, const ConstTensorView& offs,
+                                      const Workspace& workspace, std::int64_t contraction,
+                                      std::int64_t columns) const;
+  /// H, which may be absent: its map is then never used, but must be one.
+  void describe_h(const TensorView& h, const void* stand_in, KernelParams& params,
+                  ExpertMaps& maps) const;
+
+  ExpertMlpProblem problem_;
+  DeviceInfo device_;
+  PartLayout layout_;
+  const Instance& up_gate_;
+  const Instance& down_gradient_;
+  std::string name_;
+};
+
+KernelParams Sm90Expert::describe(const Instance& instance, const ConstTensorView& offs,
+                                  const Workspace& workspace, std::int64_t contraction,
+                                  std::int64_t columns) const {
+  KernelParams params = params_of(offs, workspace, problem_.num_experts, problem_.max_rows);
+  params.rows = math::row_tile_grid<std::int32_t>(problem_.num_experts, problem_.max_rows,
+                                                  static_cast<std::int32_t>(columns),
+                                                  instance.config.row_shape());
+  params.k = static_cast<std::int32_t>(contraction);
+  params.expert.layout = layout_;
+  params.expert.h = static_cast<std::int32_t>(problem_.h);
+  return params;
+}
+
+void Sm90Expert::describe_h(const TensorView& h, const void* stand_in, KernelParams& params,
+                            ExpertMaps& maps) const {
+  ConstTensorView view = h;
+  if (h.data == nullptr) {
+    view = {stand_in, DType::bf16, device_.device, 2, {0, problem_.h, 0}, {problem_.h, 1, 0}};
+  }
+  params.expert.h_out = h.data;
+  params.expert.h_stride = row_stride(view);
+  maps.d = map_ragged_output(with_address(view, stand_in));
+}
+
+void Sm90Expert::up_gate(const UpGateArgs& args, const Workspace& workspace,
+                         const Stream& stream) const {
+  const DeviceScope scope(device_.device.index);
+  const void* stand_in = workspace.bytes.data();
+  KernelParams params =
+      describe(up_gate_, args.offs, workspace, problem_.d, paired_width(problem_.h));
+  ExpertMaps maps{};
+  map_row_operand(with_address(args.x, stand_in), up_gate_.config, maps);
+  maps.b = map_paired_weights(args.w_up_gate, layout_, 64);
+  maps.b_few = map_paired_weights(args.w_up_gate, layout_, 32);
+  describe_h(args.h, stand_in, params, maps);
+  if (args.u.data != nullptr) {
+    params.expert.u = args.u.data;
+    params.expert.u_stride = row_stride(args.u);
+    maps.u = map_ragged_parts(with_address(args.u, stand_in), layout_);
+  } else {
+    maps.u = maps.d;  // never used, but prefetched
+  }
+  launch(up_gate_, maps, params, device_.num_sms, stream.native());
+}
+
+void Sm90Expert::down_gradient(const DownGradientArgs& args, const Workspace& workspace,
+                               const Stream& stream) const {
+  const DeviceScope scope(device_.device.index);
+  const void* stand_in = workspace.bytes.data();
+  KernelParams params = describe(down_gradient_, args.offs, workspace, problem_.d, problem_.h);
+  ExpertMaps maps{};
+  map_row_operand(with_address(args.dy, stand_in), down_gradient_.config, maps);
+  map_weight_operand(args.w_down, down_gradient_.config, maps, params);
+  describe_h(args.h, stand_in, params, maps);
+  params.expert.u = args.du.data;
+  params.expert.u_stride = row_stride(args.du);
+  params.expert.saved_u = args.u.data;
+  params.expert.saved_u_stride = row_stride(args.u);
+  maps.u = map_ragged_parts(with_address(args.du, stand_in), layout_);
+  maps.saved_u =
+      map_part_rows(with_address(args.u, stand_in), layout_, down_gradient_.config.tile_m);
+  launch(down_gradient_, maps, params, device_.num_sms, stream.native());
+}
+
+}  // namespace
+
+std::unique_ptr<const FusedExpert> make_sm90_expert(const ExpertMlpProblem& problem,
+                                                    const DeviceInfo& device) {
+  if (!supports_expert(problem, device)) {
+    return nullptr;
+  }
+  return std::make_unique<Sm90Expert>(problem, device);
+}
+
+}  // namespace moesaic::backends::cuda::launch

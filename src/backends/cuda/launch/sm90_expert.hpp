@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The SwiGLU expert's products with the activation in their epilogue, on one Hopper device.
+#pragma once
+
+#include <memory>
+
+#include "backends/backend.hpp"
+
+namespace moesaic::backends::cuda::launch {
+
+/// Null where the kernels do not take the problem; the products and the activation apart then do,
+/// or say why they do not.
+std::unique_ptr<const FusedExpert> make_sm90_expert(const ExpertMlpProblem& problem,
+                                                    const DeviceInfo& device);
+
+}  // namespace moesaic::backends::cuda::launch
