@@ -58,6 +58,9 @@ void bench_gemm(const routing::Record& record, const RunFlags& flags, const Devi
                 std::uint64_t seed, std::int64_t samples, const CaseProgress& progress,
                 BenchResults& results);
 
+/// "cpu/onednn/grouped: 3 of 64 elements wrong, not timed; first y (expert 0, ...)".
+std::string wrong_words(const RunCase& one);
+
 /// The table of cases; with a column for the ratio when there is something to compare with.
 std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& device);
 

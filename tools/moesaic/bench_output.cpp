@@ -32,6 +32,18 @@ bool differ(const std::vector<BenchCase>& cases, std::int64_t RunCase::*member) 
 
 }  // namespace
 
+std::string wrong_words(const RunCase& one) {
+  const Mismatch first = one.check.first.value_or(Mismatch{});
+  return format(
+      "%s: %lld of %lld elements wrong, not timed; first %s (expert %lld, row %lld, column %lld, "
+      "got %s, want %s)",
+      one.implementation.c_str(), static_cast<long long>(one.check.mismatches),
+      static_cast<long long>(one.check.elements), first.tensor.c_str(),
+      static_cast<long long>(first.expert), static_cast<long long>(first.row),
+      static_cast<long long>(first.column), element_text(first.got).c_str(),
+      element_text(first.want).c_str());
+}
+
 std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& device) {
   const bool compares = std::any_of(cases.begin(), cases.end(),
                                     [](const BenchCase& one) { return one.base_seconds > 0; });

@@ -124,16 +124,7 @@ BenchResults run_all(const std::vector<Comparison>& all, const BenchSetting& set
 /// What went wrong, on stderr. True when nothing did.
 bool report_failures(const BenchResults& results, const BenchFlags& flags) {
   for (const RunCase& one : results.wrong) {
-    const Mismatch first = one.check.first.value_or(Mismatch{});
-    std::fprintf(
-        stderr,
-        "moesaic bench: %s: %lld of %lld elements wrong, not timed; first %s (expert %lld, "
-        "row %lld, column %lld, got %s, want %s)\n",
-        one.implementation.c_str(), static_cast<long long>(one.check.mismatches),
-        static_cast<long long>(one.check.elements), first.tensor.c_str(),
-        static_cast<long long>(first.expert), static_cast<long long>(first.row),
-        static_cast<long long>(first.column), element_text(first.got).c_str(),
-        element_text(first.want).c_str());
+    std::fprintf(stderr, "moesaic bench: %s\n", wrong_words(one).c_str());
   }
   static constexpr double kThreshold = 0.03;
   bool fast = true;

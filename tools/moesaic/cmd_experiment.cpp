@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // moesaic experiment: a measured claim, run here by its own protocol. Which cases a claim has is
 // experiment/design*.cpp's.
+#include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <fstream>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "commands.hpp"
+#include "experiment/course.hpp"
 #include "experiment/fig2.hpp"
 #include "experiment/plan.hpp"
+#include "experiment/summary.hpp"
+#include "interrupt.hpp"
 #include "machine.hpp"
+#include "moesaic/build_info.hpp"
 #include "row_sink.hpp"
 #include "run.hpp"
 #include "selection.hpp"
@@ -100,16 +110,174 @@ ExitCode print_plan(const Options& options, const Design& design) {
   return ExitCode::fine;
 }
 
+/// What a run came to, in one process or several.
+struct Outcome {
+  bool wrong = false, doubtful = false;
+  int signal = 0;                  ///< That ended it; 0: none.
+  std::optional<ExitCode> failed;  ///< A process that could not go on and has said why.
+};
+
+void tell(const CourseResult& result, const std::string& whose) {
+  for (const RunCase& one : result.trouble.wrong) {
+    std::fprintf(stderr, "moesaic experiment: %s\n", wrong_words(one).c_str());
+  }
+  std::map<std::pair<std::string, std::string>, int> skipped;  // arm and reason, cases
+  for (const SkippedCase& one : result.trouble.skipped) ++skipped[{one.where, one.reason}];
+  for (const auto& [what, cases] : skipped) {
+    std::fprintf(stderr, "moesaic experiment: skipped arm %s in %d cases: %s\n", what.first.c_str(),
+                 cases, what.second.c_str());
+  }
+  if (result.left.empty()) return;
+  std::fprintf(stderr, "moesaic experiment: %s before %s; %s rows%s are left, %s\n",
+               result.out_of_time ? "stopped by --budget" : "interrupted",
+               result.left.front().one->key.c_str(), grouped_digits(row_count(result.left)).c_str(),
+               whose.c_str(), about(expected_seconds(result.left)).c_str());
+}
+
+Outcome run_here(const Options& options, const Design& design, const std::vector<Task>& tasks,
+                 const DeviceInfo& device) {
+  const ExperimentFlags& flags = options.experiment;
+  RowSink sink(output_path(flags), "--output");
+  std::string whose;
+  if (flags.process) {
+    whose = " of process " + std::to_string(*flags.process + 1) + " of " +
+            std::to_string(design.processes);
+  }
+  const BenchSetting setting{options.command, device, device_circumstances(device.device)};
+  const CourseResult result =
+      run_course(design, tasks, setting, flags.budget_seconds, design.name + whose, sink);
+  tell(result, whose);
+  return {.wrong = !result.trouble.wrong.empty(),
+          .doubtful = result.throttled + result.unsteady > 0 || !result.left.empty() ||
+                      !result.trouble.skipped.empty(),
+          .signal = Interrupt::came() ? SIGINT : 0,
+          .failed = {}};
+}
+
+/// Every process that has cases left, each started afresh, one after another.
+Outcome run_processes(const Options& options, const Design& design,
+                      const std::vector<Task>& tasks) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  Outcome outcome;
+  for (std::int64_t process = 0; process < design.processes; ++process) {
+    const auto mine = [&](const Task& task) { return task.one->process == process; };
+    if (std::none_of(tasks.begin(), tasks.end(), mine)) continue;
+    std::optional<double> budget = options.experiment.budget_seconds;
+    if (budget) {
+      // Another process would say again that there is no time left.
+      static constexpr double kLeastSeconds = 0.5;
+      *budget -= std::chrono::duration<double>(Clock::now() - start).count();
+      if (*budget < kLeastSeconds && process > 0) return outcome;
+    }
+    const ChildEnd end = run_fresh_process(words_for_process(options.words, process, budget));
+    outcome.signal = end.signal;
+    if (end.signal != 0) return outcome;
+    const auto code = static_cast<ExitCode>(end.exit_code);
+    outcome.wrong |= code == ExitCode::check_failed;
+    outcome.doubtful |= code == ExitCode::skipped;
+    if (code != ExitCode::fine && code != ExitCode::check_failed && code != ExitCode::skipped) {
+      outcome.failed = code;
+      return outcome;
+    }
+  }
+  return outcome;
+}
+
+/// What the rows say, and what is missing. Returns how many rows there are.
+std::int64_t tell_rows(const Options& options, const Design& design, const std::string& device) {
+  const std::string path = output_path(options.experiment);
+  const ResultFile now("--output", path);
+  std::int64_t count = 0;
+  for (const RowSet& set : row_sets(now, design.name)) {
+    if (set.device != device || set.protocol != name(design.protocol)) continue;
+    std::fputs(summary_text(set).c_str(), stdout);
+    count += std::ssize(set.rows);
+  }
+  const bool torch_missing =
+      std::any_of(design.cases.begin(), design.cases.end(), [&](const Case& one) {
+        return std::find(one.arms.begin(), one.arms.end(), Arm::torch) != one.arms.end() &&
+               !now.has(place_of(design, one, Arm::torch));
+      });
+  if (torch_missing) {
+    std::fputs("moesaic experiment: arm torch is not run by this command\n", stderr);
+  }
+  const std::int64_t left = row_count(tasks_of(design, now, Pace{}));
+  if (left > 0) {
+    std::fprintf(stderr,
+                 "moesaic experiment: %s of %s rows are not there; the same command goes on\n",
+                 grouped_digits(left).c_str(), grouped_digits(row_count(design)).c_str());
+  }
+  return count;
+}
+
+/// The name that rows have for a device.
+std::string row_device(const DeviceInfo& device) {
+  return device.device.kind == DeviceKind::cpu ? cpu_info().model : device.name;
+}
+
+ExitCode run_design(const Options& options, const Design& design) {
+  const ExperimentFlags& flags = options.experiment;
+  if (flags.process && *flags.process >= design.processes) {
+    refuse("--process", "below " + std::to_string(design.processes),
+           std::to_string(*flags.process));
+  }
+  const DeviceChoice choice = device_for(design, options.run.backend);
+  const std::string path = output_path(flags), device = row_device(choice.device);
+  const bool to_file = path != "-";
+  ResultFile there("--output", to_file ? path : "");
+  there.require_same(design, device);
+  if (!flags.process) {
+    warn(there.warnings());
+    print_choice(choice, "experiment");
+  }
+  const std::vector<Task> tasks =
+      tasks_of(design, there, device_pace(choice.device), flags.process.value_or(-1));
+  Outcome outcome;
+  if (!tasks.empty()) {
+    outcome = design.processes > 1 && !flags.process
+                  ? run_processes(options, design, tasks)
+                  : run_here(options, design, tasks, choice.device);
+  }
+  if (outcome.failed) return *outcome.failed;
+  if (to_file && !flags.process && tell_rows(options, design, device) == 0 && !outcome.wrong &&
+      outcome.signal == 0 && !flags.budget_seconds) {
+    throw Error(ErrorCode::unsupported, "nothing was timed; the reasons stand above");
+  }
+  if (outcome.signal == SIGINT) end_interrupted();
+  if (outcome.signal != 0) {
+    std::fprintf(stderr,
+                 "moesaic experiment: a process was ended by signal %d; its rows are kept\n",
+                 outcome.signal);
+    return ExitCode::bad_input;
+  }
+  if (outcome.wrong) return ExitCode::check_failed;
+  return options.output.strict && outcome.doubtful ? ExitCode::skipped : ExitCode::fine;
+}
+
+ExitCode summarize(const ExperimentFlags& flags) {
+  if (!std::ifstream(flags.summarize_path)) {
+    refuse("--summarize", "a file of rows that can be read", flags.summarize_path);
+  }
+  const ResultFile file("--summarize", flags.summarize_path);
+  const std::vector<RowSet> sets = row_sets(file, flags.name);
+  if (sets.empty()) {
+    refuse("--summarize", "rows of " + flags.name, flags.summarize_path + ", which has none");
+  }
+  warn(file.warnings());
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    std::fputs(((i > 0 ? "\n" : "") + summary_text(sets[i])).c_str(), stdout);
+  }
+  return ExitCode::fine;
+}
+
 }  // namespace
 
 ExitCode cmd_experiment(const Options& options) {
   if (options.experiment.name == "fig2") return run_fig2(options);
+  if (!options.experiment.summarize_path.empty()) return summarize(options.experiment);
   const Design design = design_of(options);
-  if (!options.experiment.dry_run) {
-    throw Error(ErrorCode::unsupported,
-                design.name + " is only planned in this version: --dry-run prints the plan");
-  }
-  return print_plan(options, design);
+  return options.experiment.dry_run ? print_plan(options, design) : run_design(options, design);
 }
 
 }  // namespace moesaic::cli

@@ -30,7 +30,7 @@ constexpr VerbRow kVerbs[] = {
     {Verb::verify, "verify", "Check the grouped GEMM contract on hostile cases", declare_verify},
     {Verb::bench, "bench", "Time strategies over shapes and routings, compare with earlier rows",
      declare_bench},
-    {Verb::experiment, "experiment", "Run a measured claim of the report here, by its own protocol",
+    {Verb::experiment, "experiment", "Run a measured claim here, by its own protocol",
      declare_experiment},
     {Verb::report, "report", "One HTML page of results and histograms that opens without a network",
      declare_report},

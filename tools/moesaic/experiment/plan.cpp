@@ -160,11 +160,6 @@ bool has_torch(const Design& design) {
   });
 }
 
-std::string torch_hint(const std::string& command, const std::string& output_path) {
-  return "arm torch is not run by this command; its rows come from: " + command +
-         " --dry-run --json | python3 scripts/torch_arm.py --output " + shell_quote(output_path);
-}
-
 std::string about(double seconds) { return "about " + span_words(std::max(seconds, 1.0)); }
 
 std::string plan_text(const Design& design, const std::vector<Task>& tasks, const Pace& pace,

@@ -51,6 +51,7 @@ void read_timed(const Json& json, StoredRow& row) {
     begin = end.get<std::int64_t>();
   }
   row.mean_seconds = json.at("timing").at("mean_s").get<double>();
+  row.unsteady = json.at("timing").at("unsteady").get<bool>();
   row.useful_flops = json.at("work").at("useful_flops").get<double>();
   row.executed_flops = json.at("work").at("executed_flops").get<double>();
   if (!(row.mean_seconds > 0)) throw Json::other_error::create(0, "timing.mean_s above 0", &json);
@@ -64,6 +65,7 @@ StoredRow read_row(const Json& json, bool timed) {
                experiment.at("protocol").get<std::string>(),
                experiment.at("case").get<std::string>(), experiment.at("arm").get<std::string>(),
                experiment.at("process").get<std::int64_t>()};
+  row.order = experiment.at("order").get<std::int64_t>();
   for (const auto& [name, value] : experiment.at("factors").items()) {
     row.factors[name] = factor_words(value);
   }

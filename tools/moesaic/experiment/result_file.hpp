@@ -15,13 +15,14 @@ namespace moesaic::cli::experiment {
 /// A row as far as it is read back. Of a row of fig2 only the place.
 struct StoredRow {
   RowPlace place;
+  std::int64_t order = 0;
   std::map<std::string, std::string> factors;
   std::string device, git_sha;
   std::vector<std::int64_t> counts;
   std::int64_t n = 0, k = 0;
   double mean_seconds = 0, useful_flops = 0, executed_flops = 0;
   double sm_mhz = 0, power_w = 0;  ///< Medians of the looks; 0 without any.
-  bool throttled = false;
+  bool throttled = false, unsteady = false;
   [[nodiscard]] double useful_tflops() const { return useful_flops / mean_seconds * 1e-12; }
   /// The factor's text; empty when there is none.
   [[nodiscard]] std::string factor(const std::string& name) const;

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""moesaic experiment on the CPU: rows, resuming after a kill or an interrupt, fresh processes, budget, refusals of other rows."""
+import json
+import signal
+import subprocess
+import time
+import unittest
+
+from harness import BINARY, CliTest
+
+CPU = ("--protocol", "reduced", "--backend", "cpu")
+SKEW = ("--shape", "d=64,h=64", *CPU)
+MEASURED = ("date", "command", "timing", "derived", "clocks", "telemetry")
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def without_times(rows):
+    """What a repetition must give again, in the order of the design."""
+    kept = [{name: value for name, value in row.items() if name not in MEASURED} for row in rows]
+    return sorted(kept, key=lambda row: (row["experiment"]["order"], row["experiment"]["arm"]))
+
+
+class Rows(CliTest):
+    def run_experiment(self, name, *args):
+        result = self.fine("experiment", name, *args, cwd=self.folder)
+        return result, rows_of(self.folder / f"{name}.jsonl")
+
+    def test_short_bursts(self):
+        result, rows = self.run_experiment("fig38", *CPU)
+        self.assertEqual(len(rows), 4 * 4)
+        for row in rows:
+            timing, experiment = row["timing"], row["experiment"]
+            self.assertEqual(row["schema"], "moesaic.bench/1")
+            self.assertEqual((experiment["name"], experiment["protocol"], experiment["process"]), ("fig38", "reduced", 0))
+            self.assertEqual(experiment["factors"], {"rows": row["routing"]["rows"]})
+            self.assertEqual(row["problem"]["strategy"], experiment["arm"])
+            self.assertEqual((timing["regime"], timing["samples"], len(timing["samples_s"])), ("short_burst", 5, 5))
+            self.assertAlmostEqual(timing["mean_s"] / (sum(timing["samples_s"]) / 5), 1, 9)
+            self.assertGreater(row["check"]["elements"], 0)
+            self.assertEqual(row["check"]["mismatches"], 0)
+            self.assertIsNone(row["telemetry"])
+            self.assertIsNone(row["profile"])
+        for arm, share in (("grouped", 1), ("host_loop", 1), ("dense", 1), ("padded_bmm", 1.25)):
+            row, = (r for r in rows if r["experiment"]["arm"] == arm and r["routing"]["rows"] == 1024)
+            self.assertEqual(row["work"]["executed_flops"], share * row["work"]["useful_flops"])
+        padded, = (r["problem"] for r in rows if r["experiment"]["arm"] == "padded_bmm" and r["routing"]["rows"] == 1024)
+        self.assertEqual((padded["batch"], padded["regular"]), ("prefilled", {"batch": 16, "m": 80, "n": 256, "k": 256}))
+        self.assertIn("padded_bmm / grouped", result.out)
+        self.assertIn("arm torch is not run by this command", result.err)
+
+    def test_sustained(self):
+        result, rows = self.run_experiment("table44", *CPU, "--trials", 1)
+        self.assertEqual(len(rows), 3 * 2 * 2)
+        for row in rows:
+            timing = row["timing"]
+            self.assertEqual(timing["regime"], "sustained")
+            self.assertEqual((timing["pilot_s"], timing["conditioning_s"], timing["measured_s"]), (0.03, 0.08, 0.015))
+            self.assertGreaterEqual(timing["calls_per_sample"], 1)
+            self.assertGreaterEqual(len(timing["samples_s"]), 5)
+            factors = row["experiment"]["factors"]
+            self.assertEqual(row["work"]["useful_flops"], 2 * factors["tokens"] * 512 * 5120)
+        dense = [r["problem"] for r in rows if r["experiment"]["arm"] == "dense"]
+        self.assertEqual({p["weights_of"] for p in dense}, {"all_experts"})
+        self.assertEqual({(p["regular"]["n"], p["regular"]["k"]) for p in dense}, {(5120, 512)})
+        self.assertIn("8 experts", result.out)
+
+    def test_skew_replays_files_and_pairs(self):
+        layers = [[0, 0, 0, 0], [9, 1, 5, 3], [300, 2, 1, 9], [80, 70, 75, 87]]
+        path = self.write("dump.json", json.dumps({"logical_count": layers}))
+        result, rows = self.run_experiment("skew", path, *SKEW, "--arms", "grouped,padded_bmm")
+        singles = [r for r in rows if "pair" not in r["experiment"]["factors"] and r["experiment"]["arm"] == "grouped"]
+        self.assertEqual([r["experiment"]["factors"]["layer"] for r in singles], [1, 2, 3])
+        self.assertEqual([r["experiment"]["factors"]["bucket"] for r in singles], ["decode", "prefill", "prefill"])
+        pairs = [r for r in rows if "pair" in r["experiment"]["factors"]]
+        for row in pairs:
+            self.assertIn(row["experiment"]["factors"]["load"], ("broad", "concentrated"))
+        self.assertIn("concentrated / broad", result.out)
+        self.assertIn("time / grouped", result.out)
+
+    def test_summaries_come_back_from_the_file(self):
+        result, _ = self.run_experiment("fig38", *CPU)
+        again = self.fine("experiment", "fig38", "--summarize", self.folder / "fig38.jsonl")
+        self.assertEqual(again.out, result.out)
+        self.refused("experiment", "fig40", "--summarize", self.folder / "fig38.jsonl", words=("--summarize", "fig40"))
+        self.refused("experiment", "fig40", "--summarize", self.folder / "absent", words=("--summarize", "absent"))
+
+    def test_rows_to_stdout(self):
+        result = self.fine("experiment", "fig71", *CPU, "--arms", "grouped", "--output", "-")
+        self.assertEqual([json.loads(line)["experiment"]["arm"] for line in result.out.splitlines()], ["grouped"] * 3)
+
+
+class Resume(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.whole, self.parts = self.folder / "whole.jsonl", self.folder / "parts.jsonl"
+
+    def start(self, name, rows, *args):
+        """The experiment under way, with at least so many rows in its file."""
+        child = subprocess.Popen([BINARY, "experiment", name, *CPU, "--output", str(self.parts), *args],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(child.stderr.close)
+        while child.poll() is None:
+            if self.parts.exists() and self.parts.read_bytes().count(b"\n") >= rows:
+                break
+            time.sleep(0.005)
+        self.assertIsNone(child.poll(), "it ended before it could be stopped")
+        return child
+
+    def whole_rows(self, name):
+        self.fine("experiment", name, *CPU, "--output", self.whole)
+        return rows_of(self.whole)
+
+    def test_killed_and_resumed_gives_the_same_rows(self):
+        child = self.start("fig40", 40)
+        child.kill()
+        child.wait()
+        time.sleep(0.2)  # its own process ends with it
+        there = self.parts.read_bytes()
+        self.assertLess(there.count(b"\n"), 150)
+        self.parts.write_bytes(there[:-100])  # as if it had been killed while writing
+        result = self.fine("experiment", "fig40", *CPU, "--output", self.parts)
+        self.assertRegex(result.err, r"parts\.jsonl line \d+: left out, a row that was cut off")
+        torn = there.count(b"\n") - 1
+        lines = self.parts.read_text().splitlines()
+        self.assertEqual("\n".join(lines[:torn]).encode(), there.rstrip(b"\n").rsplit(b"\n", 1)[0])  # not run again
+        del lines[torn]
+        rows = [json.loads(line) for line in lines]
+        self.assertEqual(without_times(rows), without_times(self.whole_rows("fig40")))
+        before = self.parts.read_bytes()
+        self.fine("experiment", "fig40", *CPU, "--output", self.parts)
+        self.assertEqual(self.parts.read_bytes(), before)
+
+    def test_an_interrupt_keeps_and_prints_what_is_finished(self):
+        for name, processes in (("fig72", 2), ("table44", 1)):  # in fresh processes, and in this one
+            self.parts.unlink(missing_ok=True)
+            child = self.start(name, 3)
+            child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=60)
+            self.assertEqual(child.returncode, -signal.SIGINT, err)
+            self.assertIn(f"{name} on ".encode(), out)
+            self.assertRegex(err, rb"interrupted before .*rows( of process 1 of 2)? are left")
+            self.assertIn(b"rows are not there; the same command goes on", err)
+            rows = rows_of(self.parts)
+            self.assertGreaterEqual(len(rows), 3)
+            self.fine("experiment", name, *CPU, "--output", self.parts)
+            again = rows_of(self.parts)
+            self.assertEqual(again[:len(rows)], rows)
+            self.assertEqual({r["experiment"]["process"] for r in again}, set(range(processes)))
+
+    def test_budget_stops_before_a_case_and_says_what_is_left(self):
+        out = ("--output", self.parts)
+        result = self.fine("experiment", "fig72", *CPU, *out, "--budget", "0.001s")
+        self.assertRegex(result.err, r"stopped by --budget before rows=\d+ .*; 18 rows of process 1 of 2 are left, about")
+        self.assertIn("36 of 36 rows are not there", result.err)
+        self.assertEqual(self.cli("experiment", "fig38", *CPU, *out, "--budget", "0.001s", "--strict").returncode, 4)
+        self.assertEqual(self.parts.read_bytes(), b"")
+        self.fine("experiment", "fig72", *CPU, *out, "--budget", "10m")
+        self.assertEqual(len(rows_of(self.parts)), 36)
+
+    def test_one_process_of_many(self):
+        out = ("--output", self.parts)
+        self.fine("experiment", "fig72", *CPU, *out, "--process", 1)
+        self.assertEqual({r["experiment"]["process"] for r in rows_of(self.parts)}, {1})
+        self.refused("experiment", "fig72", *CPU, *out, "--process", 2, words=("--process", "below 2"))
+
+    def test_rows_of_another_device_protocol_seed_or_case_are_refused(self):
+        args = ("experiment", "fig71", *CPU, "--arms", "grouped", "--output", self.parts)
+        self.fine(*args)
+        rows = rows_of(self.parts)
+        self.refused("experiment", "fig71", "--backend", "cpu", "--output", self.parts, words=("--output", "protocol full", "reduced"))
+
+        def changed(change):
+            for row in (copy := json.loads(json.dumps(rows))):
+                change(row)
+            self.parts.write_text("".join(json.dumps(row) + "\n" for row in copy))
+        changed(lambda row: row["device"].update(name="NVIDIA H200"))
+        self.refused(*args, words=("--output", "parts.jsonl", "NVIDIA H200"))
+        changed(lambda row: row["experiment"].update(case="rows=7"))
+        self.refused(*args, words=("--output", "another case, rows=7"))
+        changed(lambda row: row["problem"].update(n=64))
+        self.refused(*args, words=("--output", "other rows or widths"))
+        changed(lambda row: row["git"].update(sha="0123456789ab"))
+        self.assertIn("3 rows are of another commit", self.fine(*args).err)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks and times the arms of one case.
+#include "experiment/case_run.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "experiment/sustained.hpp"
+#include "machine.hpp"
+#include "moesaic/error.hpp"
+#include "text.hpp"
+#include "turns.hpp"
+
+namespace moesaic::cli::experiment {
+namespace {
+
+void require_room(const Case& one) {
+  const double available = available_memory_bytes(), bytes = operand_bytes(one);
+  if (available <= 0 || bytes <= available) return;
+  throw Error(ErrorCode::invalid_argument,
+              "case " + one.key + ": expected operands that fit into the " + byte_count(available) +
+                  " of memory available, got a case that needs " + byte_count(bytes) +
+                  "; --protocol reduced needs less");
+}
+
+/// The arms that can run here and pass their check.
+std::vector<ArmCall> checked_calls(const Task& task, Workbench& bench, const CaseHooks& hooks,
+                                   CaseTrouble& trouble) {
+  std::vector<ArmCall> calls;
+  for (const Arm arm : task.arms) {
+    hooks.begins(arm);
+    try {
+      ArmCall call = make_call(arm, *task.one, bench);
+      call.result.run.check = call.check();
+      if (call.result.run.check.mismatches > 0) {
+        trouble.wrong.push_back(std::move(call.result.run));
+      } else {
+        calls.push_back(std::move(call));
+      }
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::unsupported) throw;
+      trouble.skipped.push_back({std::string(name(arm)), error.what()});
+    }
+  }
+  return calls;
+}
+
+TimedArm finished(ArmCall&& call, const Timing& timing, const Site& site) {
+  TimedArm timed;
+  timed.arm = call.arm;
+  timed.regular = call.regular;
+  timed.result = std::move(call.result);
+  timed.result.warm_ups = site.on_host() ? std::min(timing.warm_ups, kCpuWarmUps) : timing.warm_ups;
+  timed.result.gated = !site.on_host() && !call.waits;
+  return timed;
+}
+
+void time_bursts(std::vector<ArmCall*>& calls, const Timing& timing, const Site& site,
+                 TimerGate gate, const CaseHooks& hooks) {
+  std::vector<std::function<void()>> work;
+  work.reserve(calls.size());
+  for (const ArmCall* call : calls) work.push_back(call->execute);
+  const std::int64_t warm_ups =
+      site.on_host() ? std::min(timing.warm_ups, kCpuWarmUps) : timing.warm_ups;
+  TurnTimes times = time_in_turns(site, work, {warm_ups, timing.samples}, gate);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    TimedArm timed = finished(std::move(*calls[i]), timing, site);
+    timed.result.samples_seconds = std::move(times.samples_seconds[i]);
+    timed.result.clocks = times.clocks;
+    set_times(timed.result.run, timed.result.samples_seconds, times.load);
+    hooks.finished(timed);
+  }
+}
+
+void time_one_by_one(std::vector<ArmCall>& calls, const Timing& timing, const Site& site,
+                     const CaseHooks& hooks) {
+  for (ArmCall& call : calls) {
+    if (hooks.stop()) return;
+    hooks.begins(call.arm);
+    SustainedTimes times = time_sustained(site, call.execute, timing);
+    TimedArm timed = finished(std::move(call), timing, site);
+    timed.result.samples_seconds = std::move(times.samples_seconds);
+    timed.result.clocks = times.clocks;
+    timed.calls_per_sample = times.calls_per_sample;
+    timed.looks = std::move(times.looks);
+    set_times(timed.result.run, timed.result.samples_seconds, times.load);
+    hooks.finished(timed);
+  }
+}
+
+}  // namespace
+
+void run_task(const Task& task, const Design& design, Workbench& bench, const CaseHooks& hooks,
+              CaseTrouble& trouble) {
+  require_room(*task.one);
+  bench.prepare(*task.one);
+  std::vector<ArmCall> calls = checked_calls(task, bench, hooks, trouble);
+  if (design.timing.regime == Regime::sustained) {
+    time_one_by_one(calls, design.timing, bench.site(), hooks);
+    return;
+  }
+  std::vector<ArmCall*> gated, waiting;
+  for (ArmCall& call : calls) (call.waits ? waiting : gated).push_back(&call);
+  time_bursts(gated, design.timing, bench.site(), TimerGate::closed, hooks);
+  time_bursts(waiting, design.timing, bench.site(), TimerGate::open, hooks);
+}
+
+}  // namespace moesaic::cli::experiment

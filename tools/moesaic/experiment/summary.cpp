@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rows are summarized together, and by what.
+#include "experiment/summary.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "experiment/statistics.hpp"
+#include "experiment/summary_parts.hpp"
+#include "stats.hpp"
+#include "text.hpp"
+
+namespace moesaic::cli::experiment {
+namespace {
+
+struct Summary {
+  const char* experiment;
+  std::string (*text)(const RowSet&);
+};
+constexpr Summary kSummaries[] = {{"fig38", sweep_summary},   {"fig71", sweep_summary},
+                                  {"table44", split_summary}, {"fig40", load_summary},
+                                  {"fig72", pair_summary},    {"fig73", clock_summary},
+                                  {"skew", replay_summary}};
+
+}  // namespace
+
+std::int64_t number_factor(const StoredRow& row, const std::string& name) {
+  const std::string text = row.factor(name);
+  return text.empty() || text.find_first_not_of("0123456789") != std::string::npos
+             ? -1
+             : std::stoll(text);
+}
+
+std::vector<std::string> arms_of(const RowSet& set) {
+  std::vector<std::string> arms;
+  for (const StoredRow& row : set.rows) arms.push_back(row.place.arm);
+  std::sort(arms.begin(), arms.end(), [](const std::string& a, const std::string& b) {
+    return std::pair(a != "grouped", a) < std::pair(b != "grouped", b);
+  });
+  arms.erase(std::unique(arms.begin(), arms.end()), arms.end());
+  return arms;
+}
+
+std::string tflops_words(double tflops) { return tflops > 0 ? format("%.4g", tflops) : "-"; }
+std::string ratio_words(double ratio) { return std::isnan(ratio) ? "-" : format("%.3f", ratio); }
+
+double mean_of(const std::vector<double>& values) {
+  return values.empty() ? std::numeric_limits<double>::quiet_NaN() : mean(values);
+}
+double median_of(const std::vector<double>& values) {
+  return values.empty() ? std::numeric_limits<double>::quiet_NaN() : median(values);
+}
+
+std::vector<RowSet> row_sets(const ResultFile& file, const std::string& experiment) {
+  std::vector<RowSet> sets;
+  for (const StoredRow& row : file.rows()) {
+    if (row.place.experiment != experiment) continue;
+    const auto same = [&](const RowSet& set) {
+      return set.protocol == row.place.protocol && set.device == row.device;
+    };
+    auto set = std::find_if(sets.begin(), sets.end(), same);
+    if (set == sets.end()) {
+      set = sets.insert(sets.end(), {experiment, row.place.protocol, row.device, {}});
+    }
+    const auto earlier =
+        std::find_if(set->rows.begin(), set->rows.end(), [&](const StoredRow& other) {
+          return !(other.place < row.place) && !(row.place < other.place);
+        });
+    if (earlier == set->rows.end()) {
+      set->rows.push_back(row);
+    } else {
+      *earlier = row;
+    }
+  }
+  return sets;
+}
+
+std::string summary_text(const RowSet& set) {
+  const auto rows = static_cast<std::int64_t>(set.rows.size());
+  std::string text = format("%s on %s, protocol %s, %s rows\n\n", set.experiment.c_str(),
+                            set.device.c_str(), set.protocol.c_str(), grouped_digits(rows).c_str());
+  for (const Summary& summary : kSummaries) {
+    if (set.experiment == summary.experiment) text += summary.text(set);
+  }
+  const auto unsteady = std::count_if(set.rows.begin(), set.rows.end(),
+                                      [](const StoredRow& row) { return row.unsteady; });
+  if (unsteady > 0) {
+    text += format("\n%s of %s rows are unsteady: other processes were probably using the CPUs.\n",
+                   grouped_digits(unsteady).c_str(), grouped_digits(rows).c_str());
+  }
+  const auto throttled = std::count_if(set.rows.begin(), set.rows.end(),
+                                       [](const StoredRow& row) { return row.throttled; });
+  if (throttled > 0) {
+    text += format("\n%s of %s rows ran throttled: a limit of power or heat held the clock down.\n",
+                   grouped_digits(throttled).c_str(), grouped_digits(rows).c_str());
+  }
+  return text;
+}
+
+}  // namespace moesaic::cli::experiment
