@@ -109,8 +109,7 @@ Support supports_expert(const ExpertMlpProblem& problem, const DeviceInfo& devic
   if (problem.strategy != Strategy::grouped) {
     return {false, "it computes strategy grouped, not " + std::string(name(problem.strategy))};
   }
-  Support sizes =
-      supports_sizes(problem.format, problem.num_experts, problem.max_rows, device);
+  Support sizes = supports_sizes(problem.format, problem.num_experts, problem.max_rows, device);
   if (!sizes) {
     return sizes;
   }
