@@ -200,7 +200,7 @@ std::int64_t tell_rows(const Options& options, const Design& design, const std::
                !now.has(place_of(design, one, Arm::torch));
       });
   if (torch_missing) {
-    std::fputs("moesaic experiment: arm torch is not run by this command\n", stderr);
+    std::fprintf(stderr, "moesaic experiment: %s\n", torch_hint(options.command, path).c_str());
   }
   const std::int64_t left = row_count(tasks_of(design, now, Pace{}));
   if (left > 0) {

@@ -154,10 +154,9 @@ std::int64_t row_count(const std::vector<Task>& tasks) {
   return count;
 }
 
-bool has_torch(const Design& design) {
-  return std::any_of(design.cases.begin(), design.cases.end(), [](const Case& one) {
-    return std::find(one.arms.begin(), one.arms.end(), Arm::torch) != one.arms.end();
-  });
+std::string torch_hint(const std::string& command, const std::string& output_path) {
+  return "arm torch is not run by this command; its rows come from PyTorch by: " + command +
+         " --dry-run --json | scripts/torch_arm.py --output " + shell_quote(output_path);
 }
 
 std::string about(double seconds) { return "about " + span_words(std::max(seconds, 1.0)); }

@@ -31,8 +31,8 @@ double expected_seconds(const std::vector<Task>& tasks);
 std::int64_t row_count(const Design& design);
 std::int64_t row_count(const std::vector<Task>& tasks);
 
-/// True when the design has an arm of torch.
-bool has_torch(const Design& design);
+/// How the rows of torch are made: one line.
+std::string torch_hint(const std::string& command, const std::string& output_path);
 
 /// The plan for people.
 std::string plan_text(const Design& design, const std::vector<Task>& tasks, const Pace& pace,

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What torch_arm.py needs of PyTorch: operands, a check, times behind a gate, clocks through NVML where it is."""
+import math
+import threading
+import time
+from pathlib import Path
+
+import torch
+
+GROUPED_MM = getattr(torch.nn.functional, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
+ROWS_PER_EXPERT = 4  # checked: first, last and some between
+LOOK_SECONDS = 0.005
+THROTTLING = {0x4: "sw_power_cap", 0x8: "hw_slowdown", 0x20: "sw_thermal_slowdown", 0x40: "hw_thermal_slowdown", 0x80: "hw_power_brake"}
+
+
+class Looks:
+    """Looks at clock, power, temperature and reasons from a thread; nothing without NVML (package nvidia-ml-py)."""
+
+    def __init__(self, uuid):
+        self.samples, self.stopping, self.thread = [], threading.Event(), None
+        try:
+            import pynvml
+            pynvml.nvmlInit()
+            self.handle, self.nvml = pynvml.nvmlDeviceGetHandleByUUID(uuid), pynvml
+        except Exception:  # the package, the library or the right to look is missing: rows then have no clocks
+            return
+        self.thread = threading.Thread(target=self.look, daemon=True)
+        self.thread.start()
+
+    def look(self):
+        nvml, handle = self.nvml, self.handle
+        reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+        while not self.stopping.is_set():
+            self.samples.append((time.monotonic(), nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+                                 nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM), nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+                                 nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU), reasons(handle)))
+            self.stopping.wait(LOOK_SECONDS)
+
+    def stop(self, last_seconds=None):
+        """The members "clocks" and "telemetry", of the last seconds alone where they are given."""
+        self.stopping.set()
+        if self.thread:
+            self.thread.join()
+        samples = self.samples
+        if last_seconds is not None and samples:
+            samples = [sample for sample in samples if sample[0] >= samples[-1][0] - last_seconds]
+        if not samples:
+            return None, None
+        at, sm, mem, power, temp, reasons = zip(*samples)
+        seen = 0
+        for bits in reasons:
+            seen |= bits
+        words = [word for bit, word in THROTTLING.items() if seen & bit]
+        clocks = {"samples": len(samples), "sm_mhz": {"min": min(sm), "median": sorted(sm)[len(sm) // 2]},
+                  "mem_mhz": sorted(mem)[len(mem) // 2], "temp_c": max(temp), "power_w": max(power), "throttled": bool(words),
+                  "throttle_reasons": words}
+        if last_seconds is None or len(samples) < 2:
+            return clocks, None
+        return clocks, {"interval_ms": 1000 * (at[-1] - at[0]) / (len(at) - 1), "sm_mhz": list(sm), "power_w": list(power),
+                        "temp_c": list(temp), "reasons": list(reasons)}
+
+
+class Device:
+    """One device with the operands of the case at hand: x [M, K], w [E, N, K], offs."""
+
+    def __init__(self, name):
+        self.name, self.shape = name, None
+        self.cuda = name == "cuda"
+        self.circumstances = {"device": self.describe(), "toolchain": {
+            "compiler": "", "build_type": "", "onednn": "", "cuda": f"CUDA {torch.version.cuda}" if self.cuda else "",
+            "torch": torch.__version__}}
+
+    def describe(self):
+        if not self.cuda:
+            lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+            models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+            return {"kind": "cpu", "name": models[0] if models else "unknown", "threads": torch.get_num_threads(), "features": []}
+        properties = torch.cuda.get_device_properties(0)
+        driver = Path("/proc/driver/nvidia/version")
+        words = driver.read_text(encoding="utf-8").split() if driver.exists() else []
+        return {"kind": "cuda", "name": properties.name, "cc": 10 * properties.major + properties.minor,
+                "sms": properties.multi_processor_count, "l2_bytes": getattr(properties, "L2_cache_size", 0),
+                "driver": next((word for word in words if word.count(".") == 2 and word.replace(".", "").isdigit()), ""),
+                "ecc": None, "power_limit_w": None, "peak": None}
+
+    def prepare(self, case):
+        """Operands drawn as ours are, N(0, 1) and N(0, 0.02), by another generator; kept while the shape stays."""
+        offs, n, k = case["routing"]["offs"], case["n"], case["k"]
+        shape = (offs[-1], len(offs), n, k, case["repeated_rows"], case["seed"])
+        self.offs = torch.tensor(offs, dtype=torch.int32, device=self.name)
+        self.host_offs = offs
+        if shape == self.shape:
+            return
+        self.x = self.w = self.y = None  # before others are allocated
+        generator = torch.Generator(self.name).manual_seed(case["seed"])
+        rows = offs[0] if case["repeated_rows"] else offs[-1]
+        x = torch.randn(rows, k, generator=generator, device=self.name, dtype=torch.bfloat16)
+        self.x = x.repeat(len(offs), 1) if case["repeated_rows"] else x
+        self.w = torch.randn(len(offs), n, k, generator=generator, device=self.name, dtype=torch.bfloat16).mul_(0.02)
+        self.shape = shape
+
+    def call(self):
+        self.y = GROUPED_MM(self.x, self.w.transpose(-2, -1), offs=self.offs)
+
+    def check(self, case):
+        """Sampled rows of every expert against sums in double precision, by the bound of moesaic's contract."""
+        self.call()
+        elements, mismatches, worst, begin = 0, 0, 0.0, 0
+        for expert, end in enumerate(self.host_offs):
+            count = min(ROWS_PER_EXPERT, end - begin)
+            if count:
+                index = torch.linspace(begin, end - 1, count).round().long().to(self.name)
+                a, b = self.x[index].double(), self.w[expert].double()
+                want, sums = a @ b.t(), a.abs() @ b.abs().t()
+                got = self.y[index].double()
+                half_ulp = torch.exp2(torch.floor(torch.log2(want.abs().clamp_min(2.0 ** -126))) - 8)
+                share = (got - want).abs() / (64 * 2.0 ** -24 * sums + half_ulp)
+                elements += share.numel()
+                mismatches += int((~(share <= 1)).sum())
+                worst = max(worst, float(share.nan_to_num(math.inf).max()))
+            begin = end
+        return {"worst_element": worst, "elements": elements, "mismatches": mismatches}
+
+    def synchronize(self):
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def looks(self):
+        return Looks(f"GPU-{getattr(torch.cuda.get_device_properties(0), 'uuid', '')}" if self.cuda else "")
+
+    def timed(self, pieces):
+        """Seconds of every piece, all of them behind one gate on a GPU."""
+        if not self.cuda:
+            seconds = []
+            for piece in pieces:
+                start = time.perf_counter()
+                piece()
+                seconds.append(time.perf_counter() - start)
+            return seconds
+        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in pieces]
+        torch.cuda.synchronize()
+        torch.cuda._sleep(100_000_000)  # about 50 ms: longer than it takes to enqueue what follows
+        start = time.perf_counter()
+        for piece, (before, after) in zip(pieces, events):
+            before.record()
+            piece()
+            after.record()
+        enqueued = time.perf_counter() - start
+        torch.cuda.synchronize()
+        seconds = [before.elapsed_time(after) / 1000 for before, after in events]
+        # Past the gate the host must stay ahead of the device, or the times would hold its launches.
+        if enqueued > max(0.04, 0.5 * sum(seconds)):
+            raise RuntimeError(f"expected work to be enqueued faster than it runs, took {enqueued:.3f} s for {sum(seconds):.3f} s of it")
+        return seconds
+
+    def burst(self, timing):
+        looks = self.looks()
+        warm_ups = timing["warm_ups"] if self.cuda else min(2, timing["warm_ups"])
+        seconds = self.timed([self.call] * (warm_ups + timing["samples"]))[warm_ups:]
+        clocks, _ = looks.stop()
+        return {"samples_s": seconds, "gated": self.cuda, "clocks": clocks, "telemetry": None}
+
+    def unit(self, calls):
+        """`calls` calls without a gap: a CUDA graph on a GPU."""
+        if not self.cuda:
+            return lambda: [self.call() for _ in range(calls)]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(calls):
+                self.call()
+        return graph.replay
+
+    def sustained(self, timing):
+        first = self.timed([self.call] * (timing["warm_ups"] + 1))
+        calls = max(1, min(20000, round(timing["unit_s"] / first[-1])))
+        unit = self.unit(calls)
+        pilot = self.timed([unit] * math.ceil(timing["pilot_s"] / (calls * first[-1])))
+        unit_seconds = sum(pilot) / len(pilot)
+        conditioning = math.ceil(1.05 * timing["conditioning_s"] / unit_seconds)
+        measured = max(5, math.ceil(1.05 * timing["measured_s"] / unit_seconds))
+        looks = self.looks()
+        seconds = self.timed([unit] * (conditioning + measured))[conditioning:]
+        clocks, telemetry = looks.stop(sum(seconds))
+        return {"samples_s": [second / calls for second in seconds], "calls_per_sample": calls, "gated": self.cuda, "clocks": clocks,
+                "telemetry": telemetry}
+
+
+def open_device(name, refused, code):
+    """The device; raises `refused` with `code` when PyTorch has no such device or no grouped_mm."""
+    if GROUPED_MM is None:
+        raise refused(f"torch: expected a PyTorch with grouped_mm, got {torch.__version__}", code)
+    if name == "cuda" and not torch.cuda.is_available():
+        raise refused("--device cuda: expected a CUDA device that PyTorch sees, got none", code)
+    return Device(name)
