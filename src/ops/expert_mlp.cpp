@@ -7,12 +7,12 @@
 #include <string>
 #include <utility>
 
-#include "core/message.hpp"
 #include "core/sizes.hpp"
 #include "core/validate.hpp"
 #include "core/workspace_header.hpp"
 #include "dispatch/backend_list.hpp"
 #include "math/integer.hpp"
+#include "ops/expert_mlp_checks.hpp"
 
 namespace moesaic {
 namespace detail {
@@ -136,42 +136,16 @@ class Scratch {
 
 bool recomputes(const Impl& impl) { return impl.problem.activations == Activations::recompute; }
 
-core::MatrixSpec rows_spec(const Impl& impl, std::int64_t columns, bool written) {
-  return {core::operand_dtype(impl.problem.format),
-          impl.device_info.device,
-          0,
-          impl.problem.max_rows,
-          columns,
-          written};
-}
-core::MatrixSpec weight_spec(const Impl& impl, std::int64_t rows, std::int64_t columns, DType dtype,
-                             bool written) {
-  return {dtype, impl.device_info.device, impl.problem.num_experts, rows, columns, written};
-}
-
-/// What forward and backward both read.
-void check_inputs(const Impl& impl, const ConstTensorView& x, const ConstTensorView* w_up_gate,
-                  const ConstTensorView* w_down, const ConstTensorView& offs) {
-  const ExpertMlpProblem& mlp = impl.problem;
-  const DType dtype = core::operand_dtype(mlp.format);
-  core::check_matrix("x", x, rows_spec(impl, mlp.d, false));
-  if (w_up_gate != nullptr) {
-    core::check_matrix("w_up_gate", *w_up_gate, weight_spec(impl, 2 * mlp.h, mlp.d, dtype, false));
+/// Packed weights, where they are given, are those of these products.
+void check_packed(const Impl& impl, const ExpertMlpForwardArgs& args) {
+  if (args.packed_up_gate != nullptr) {
+    core::check_packed("packed_up_gate", *args.packed_up_gate, impl.up.implementation(),
+                       impl.up.problem());
   }
-  if (w_down != nullptr) {
-    core::check_matrix("w_down", *w_down, weight_spec(impl, mlp.d, mlp.h, dtype, false));
+  if (args.packed_down != nullptr) {
+    core::check_packed("packed_down", *args.packed_down, impl.down.implementation(),
+                       impl.down.problem());
   }
-  core::check_offs("offs", offs, mlp.num_experts, impl.device_info.device);
-}
-
-void check_saved(const Impl& impl, const ConstTensorView& u, bool written) {
-  if (recomputes(impl)) {
-    if (u.data != nullptr) {
-      core::refuse("u", "an empty view with recompute", describe(u));
-    }
-    return;
-  }
-  core::check_matrix("u", u, rows_spec(impl, 2 * impl.problem.h, written));
 }
 
 void check_memory(const Impl& impl, const Workspace& workspace, const Workspace& apart,
@@ -182,67 +156,6 @@ void check_memory(const Impl& impl, const Workspace& workspace, const Workspace&
   if (!within) {
     core::check_workspace(apart, unsigned_bytes(sizes.scratch), device, "scratch");
   }
-}
-
-void check_forward(const Impl& impl, const ExpertMlpForwardArgs& args) {
-  check_inputs(impl, args.x, args.packed_up_gate == nullptr ? &args.w_up_gate : nullptr,
-               args.packed_down == nullptr ? &args.w_down : nullptr, args.offs);
-  if (args.packed_up_gate != nullptr) {
-    core::check_packed("packed_up_gate", *args.packed_up_gate, impl.up.implementation(),
-                       impl.up.problem());
-  }
-  if (args.packed_down != nullptr) {
-    core::check_packed("packed_down", *args.packed_down, impl.down.implementation(),
-                       impl.down.problem());
-  }
-  core::check_matrix("y", args.y, rows_spec(impl, impl.problem.d, true));
-  check_saved(impl, args.u, true);
-  for (const auto& [name, read] : {std::pair{"x", args.x},
-                                   {"w_up_gate", args.w_up_gate},
-                                   {"w_down", args.w_down},
-                                   {"offs", args.offs}}) {
-    core::check_no_overlap("y", args.y, name, read);
-    core::check_no_overlap("u", args.u, name, read);
-  }
-  core::check_no_overlap("y", args.y, "u", args.u);
-}
-
-bool wanted(const TensorView& gradient) { return gradient.rank != 0; }
-
-void check_backward(const Impl& impl, const ExpertMlpBackwardArgs& args) {
-  const ExpertMlpProblem& mlp = impl.problem;
-  check_inputs(impl, args.x, &args.w_up_gate, &args.w_down, args.offs);
-  core::check_matrix("dy", args.dy, rows_spec(impl, mlp.d, false));
-  check_saved(impl, args.u, false);
-  if (!wanted(args.dx) && !wanted(args.dw_up_gate) && !wanted(args.dw_down)) {
-    core::refuse("dx", "one of dx, dw_up_gate and dw_down at least", "none of them");
-  }
-  if (wanted(args.dx)) {
-    core::check_matrix("dx", args.dx, rows_spec(impl, mlp.d, true));
-  }
-  if (wanted(args.dw_up_gate)) {
-    core::check_matrix("dw_up_gate", args.dw_up_gate,
-                       weight_spec(impl, 2 * mlp.h, mlp.d, mlp.wgrad_dtype, true));
-  }
-  if (wanted(args.dw_down)) {
-    core::check_matrix("dw_down", args.dw_down,
-                       weight_spec(impl, mlp.d, mlp.h, mlp.wgrad_dtype, true));
-  }
-  const std::pair<const char*, ConstTensorView> reads[] = {
-      {"dy", args.dy},         {"x", args.x},       {"w_up_gate", args.w_up_gate},
-      {"w_down", args.w_down}, {"offs", args.offs}, {"u", args.u}};
-  for (const auto& [name, read] : reads) {
-    core::check_no_overlap("dw_up_gate", args.dw_up_gate, name, read);
-    core::check_no_overlap("dw_down", args.dw_down, name, read);
-    const bool may_be_x = std::string_view(name) == "x" && args.dx.data == args.x.data &&
-                          args.dx.stride == args.x.stride;
-    if (!may_be_x) {
-      core::check_no_overlap("dx", args.dx, name, read);
-    }
-  }
-  core::check_no_overlap("dx", args.dx, "dw_up_gate", args.dw_up_gate);
-  core::check_no_overlap("dx", args.dx, "dw_down", args.dw_down);
-  core::check_no_overlap("dw_up_gate", args.dw_up_gate, "dw_down", args.dw_down);
 }
 
 GroupedGemmArgs product_args(const ConstTensorView& a, const ConstTensorView& b,
@@ -280,8 +193,8 @@ void up_gate(const Impl& impl, const ExpertMlpForwardArgs& args, const TensorVie
 void down_gradient(const Impl& impl, const ExpertMlpBackwardArgs& args, const TensorView& du,
                    const TensorView& h, Scratch& scratch, const Workspace& workspace,
                    const Stream& stream) {
-  const bool needs_du = wanted(args.dx) || wanted(args.dw_up_gate);
-  TensorView missing_h = wanted(args.dw_down) ? h : TensorView{};
+  const bool needs_du = ops::wanted(args.dx) || ops::wanted(args.dw_up_gate);
+  TensorView missing_h = ops::wanted(args.dw_down) ? h : TensorView{};
   ConstTensorView u = args.u;
   if (recomputes(impl)) {
     const TensorView again = scratch.matrix(2 * impl.problem.h);
@@ -352,7 +265,8 @@ PackedWeights ExpertMlp::pack_down(const Operand& w_down, Stream stream) const {
 void ExpertMlp::forward(const ExpertMlpForwardArgs& args, Workspace workspace,
                         Stream stream) const {
   const Impl& impl = *impl_;
-  check_forward(impl, args);
+  check_packed(impl, args);
+  ops::check_forward(impl.problem, impl.device_info.device, args);
   check_memory(impl, workspace, args.scratch, impl.forward_sizes);
   core::check_stream(stream, impl.device_info.device);
   Scratch scratch(impl, workspace, args.scratch, impl.forward_sizes);
@@ -365,20 +279,20 @@ void ExpertMlp::forward(const ExpertMlpForwardArgs& args, Workspace workspace,
 void ExpertMlp::backward(const ExpertMlpBackwardArgs& args, Workspace workspace,
                          Stream stream) const {
   const Impl& impl = *impl_;
-  check_backward(impl, args);
+  ops::check_backward(impl.problem, impl.device_info.device, args);
   check_memory(impl, workspace, args.scratch, impl.backward_sizes);
   core::check_stream(stream, impl.device_info.device);
   Scratch scratch(impl, workspace, args.scratch, impl.backward_sizes);
   const TensorView du = scratch.matrix(2 * impl.problem.h);
   const TensorView h = scratch.matrix(impl.problem.h);
   down_gradient(impl, args, du, h, scratch, workspace, stream);
-  if (wanted(args.dw_down)) {
+  if (ops::wanted(args.dw_down)) {
     impl.dw_down.execute(product_args(args.dy, h, args.offs, args.dw_down), workspace, stream);
   }
-  if (wanted(args.dw_up_gate)) {
+  if (ops::wanted(args.dw_up_gate)) {
     impl.dw_up.execute(product_args(du, args.x, args.offs, args.dw_up_gate), workspace, stream);
   }
-  if (wanted(args.dx)) {
+  if (ops::wanted(args.dx)) {
     // Last: dx may be the memory of x, which dw_up has just read.
     impl.dx.execute(product_args(du, args.w_up_gate, args.offs, args.dx), workspace, stream);
   }
