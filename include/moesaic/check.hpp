@@ -46,13 +46,14 @@ struct CheckResult {
 CheckResult check_grouped_gemm(const GroupedGemmProblem& problem, const GroupedGemmArgs& args,
                                const CheckOptions& options = {}, ConstTensorView d_before = {});
 
-/// Checks y of the MLP's forward: the bound follows one rounding of U, H and Y through the layer.
+/// Checks y of the MLP's forward: the bound follows one rounding of U, H and Y through the layer,
+/// and the weights of the rows where there are some.
 CheckResult check_expert_mlp_forward(const ExpertMlpProblem& problem,
                                      const ExpertMlpForwardArgs& args,
                                      const CheckOptions& options = {});
 
-/// Checks dx, dw_up_gate and dw_down, the same way. Not for `accumulate_wgrad`. `args.x` must still
-/// hold x, so dx may not alias it here.
+/// Checks dx, dw_up_gate, dw_down and, where it is given, drow_weights, the same way. Not for
+/// `accumulate_wgrad`. `args.x` must still hold x, so dx may not alias it here.
 CheckResult check_expert_mlp_backward(const ExpertMlpProblem& problem,
                                       const ExpertMlpBackwardArgs& args,
                                       const CheckOptions& options = {});

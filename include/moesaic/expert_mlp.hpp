@@ -39,14 +39,16 @@ struct ExpertMlpProblem {
   std::int64_t d = 0, h = 0;  ///< Model width and expert width, multiples of 8.
   UpGateOrder order;          ///< No default, see UpGateOrder.
   Activations activations = Activations::save;
-  Tail tail = Tail::leave;          ///< Of y and dx.
+  Tail tail = Tail::leave;          ///< Of y, dx and drow_weights.
   DType wgrad_dtype = DType::bf16;  ///< Of dw_up_gate and dw_down; f32 for an f32 problem.
   bool accumulate_wgrad = false;    ///< dw += result.
+  bool row_weights = false;         ///< Rows of y have weights; y goes through an FP32 [M, d].
   Strategy strategy = Strategy::grouped;
   Capacity capacity{};
 };
 
-/// Layouts: x [M, d], w_up_gate [E, 2h, d], w_down [E, d, h], offs int32 [E], y [M, d], u [M, 2h].
+/// Layouts: x [M, d], w_up_gate [E, 2h, d], w_down [E, d, h], offs int32 [E], y [M, d], u [M, 2h],
+/// row_weights f32 [M].
 struct ExpertMlpForwardArgs {
   ConstTensorView x, w_up_gate, w_down, offs;
   TensorView y;
@@ -54,16 +56,24 @@ struct ExpertMlpForwardArgs {
   const PackedWeights* packed_up_gate = nullptr;  ///< In place of w_up_gate.
   const PackedWeights* packed_down = nullptr;     ///< In place of w_down.
   Workspace scratch{};                            ///< See ExpertMlp::forward_scratch_bytes.
+  /// What row r of y is multiplied by before it is rounded. Required with the problem's
+  /// `row_weights`, else empty. Read of rows of valid segments alone.
+  ConstTensorView row_weights{};
 };
 
 /// dx [M, d], dw_up_gate [E, 2h, d], dw_down [E, d, h]. dx may be the very memory of x: both weight
-/// gradients are computed before dx is written. Tail rows of x, u and dy never reach a gradient.
-/// A gradient of rank 0 is not wanted, and what only it needs is not computed; one is wanted.
+/// gradients are computed before dx is written. Tail rows of x, u, dy and row_weights never reach a
+/// gradient. A gradient of rank 0 is not wanted, and what only it needs is not computed; one is
+/// wanted.
 struct ExpertMlpBackwardArgs {
   ConstTensorView dy, x, w_up_gate, w_down, offs;
   ConstTensorView u{};  ///< What forward kept; empty with `recompute`.
   TensorView dx, dw_up_gate, dw_down;
-  Workspace scratch{};  ///< See ExpertMlp::backward_scratch_bytes.
+  Workspace scratch{};            ///< See ExpertMlp::backward_scratch_bytes.
+  ConstTensorView row_weights{};  ///< Those of forward; required with the problem's `row_weights`.
+  /// f32 [M]: dy_r · (what y_r was before its weight), summed in FP32 from dh and unrounded h in
+  /// one order. Rows of no segment as the problem's `tail` says.
+  TensorView drow_weights{};
 };
 
 namespace detail {
@@ -92,10 +102,11 @@ class ExpertMlp {
   [[nodiscard]] PackedWeights pack_down(const Operand& w_down, Stream stream) const;
 
   /// Two grouped products; the activation is in the epilogue of the first, or between them, as the
-  /// implementation has it. Faults: read_fault(workspace, stream).
+  /// implementation has it. Row weights are applied behind them. Faults: read_fault(workspace,
+  /// stream).
   /// @throws Error like GroupedGemm::execute; the message names the argument of this struct.
   void forward(const ExpertMlpForwardArgs& args, Workspace workspace, Stream stream) const;
-  /// Order: dh, du (and h), dw_down, dw_up_gate, dx last.
+  /// Order: dh, du (and h, drow_weights), dw_down, dw_up_gate, dx last.
   void backward(const ExpertMlpBackwardArgs& args, Workspace workspace, Stream stream) const;
 
  private:

@@ -31,6 +31,11 @@ void Backend::dswiglu(const ActivationArgs& /*args*/, const Stream& /*stream*/) 
   throw Error(ErrorCode::unsupported, "dswiglu: backend " + status().name + " has no activation");
 }
 
+void Backend::scale_rows(const ScaleRowsArgs& /*args*/, const Stream& /*stream*/) const {
+  throw Error(ErrorCode::unsupported,
+              "scale_rows: backend " + status().name + " has no activation");
+}
+
 std::unique_ptr<const FusedExpert> Backend::fused_expert(const ExpertMlpProblem& /*problem*/,
                                                          const DeviceInfo& /*device*/) const {
   return nullptr;

@@ -60,9 +60,24 @@ class GroupedGemmImplementation {
 struct ActivationArgs {
   ConstTensorView u, offs;
   ConstTensorView dh{};  ///< Backward only.
-  TensorView h{}, du{};  ///< h may be empty in backward; du is empty in forward.
+  TensorView h{}, du{};  ///< Either may be empty in backward; du is empty in forward.
   UpGateOrder order;
-  int threads = 1;  ///< CPU threads, or SMs, to use.
+  int threads = 1;                ///< CPU threads, or SMs, to use.
+  ConstTensorView row_weights{};  ///< f32 [M], or empty: h and dh are multiplied by their row's.
+  /// Backward with row_weights only: f32 [M], or empty: a row's sum of dh * h, neither multiplied,
+  /// h not rounded. What follows the last segment is left or zeroed.
+  TensorView drow_weights{};
+  Tail tail = Tail::leave;  ///< Of drow_weights.
+};
+
+/// y = row_weights * sums, rounded once, for the rows of valid segments.
+struct ScaleRowsArgs {
+  ConstTensorView sums;         ///< f32 [M, d], dense.
+  ConstTensorView row_weights;  ///< f32 [M]
+  ConstTensorView offs;
+  TensorView y;  ///< [M, d] of the format's type.
+  Tail tail = Tail::leave;
+  int threads = 1;  ///< As in ActivationArgs.
 };
 
 /// U = x W_ug^T and H = up * silu(gate) in one launch. Layouts as in ExpertMlpForwardArgs.
@@ -114,6 +129,7 @@ class Backend {
   [[nodiscard]] virtual bool has_activation() const noexcept { return false; }
   virtual void swiglu(const ActivationArgs& args, const Stream& stream) const;
   virtual void dswiglu(const ActivationArgs& args, const Stream& stream) const;
+  virtual void scale_rows(const ScaleRowsArgs& args, const Stream& stream) const;
   /// Null where this backend has nothing fused for such an expert.
   [[nodiscard]] virtual std::unique_ptr<const FusedExpert> fused_expert(
       const ExpertMlpProblem& problem, const DeviceInfo& device) const;

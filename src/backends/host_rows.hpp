@@ -78,6 +78,18 @@ inline void zero_rows(const TensorView& matrix, std::int64_t begin, std::int64_t
   }
 }
 
+/// The weight of a row; 1 where `row_weights` is empty.
+inline float weight_of(const ConstTensorView& row_weights, std::int64_t index) {
+  return row_weights.data == nullptr ? 1.0F : static_cast<const float*>(row_weights.data)[index];
+}
+/// Zeroes [begin, end) of a dense vector.
+inline void zero_elements(const TensorView& vector, std::int64_t begin, std::int64_t end) {
+  if (begin < end) {
+    std::memset(at(vector, begin), 0,
+                static_cast<std::size_t>((end - begin) * size_bytes(vector.dtype)));
+  }
+}
+
 /// The matrix of one expert in a weight-shaped tensor [E, rows, columns].
 template <class View>
 View expert_matrix(const View& tensor, std::int64_t expert) {

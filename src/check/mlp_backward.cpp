@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of the expert MLP's backward: dx on sampled rows, both weight gradients on sampled
-// elements.
+// Checks of the expert MLP's backward: dx and drow_weights on sampled rows, both weight gradients
+// on sampled elements.
 
 #include <algorithm>
 #include <vector>
@@ -29,20 +29,26 @@ struct Backward {
   }
 };
 
-/// Hidden element j of one row: h and the gradients of its two columns of u.
+/// Hidden element j of one row: h times the row's weight, the gradients of its two columns of u,
+/// and its part of the gradient of that weight.
 struct Hidden {
   Bounded h;
   check::DSwiglu du;
+  Bounded weight_term;
 };
 
 Hidden hidden(const Backward& in, std::int64_t expert, std::int64_t row, std::int64_t j) {
   const Bounded up = in.u(expert, row, math::up_column(in.layout, j, in.mlp.h));
   const Bounded gate = in.u(expert, row, math::gate_column(in.layout, j, in.mlp.h));
   const Bounded dh = in.dh(expert, row, j);
-  return {check::swiglu(up, gate, in.dtype), check::dswiglu(up, gate, dh, in.dtype)};
+  const double weight = check::weight_of(in.args.row_weights, row);
+  return {check::swiglu(up, gate, weight, in.dtype),
+          check::dswiglu(up, gate, check::product({weight, 0}, dh), in.dtype),
+          check::weight_term(up, gate, dh)};
 }
 
-void check_dx_row(const Backward& in, std::int64_t expert, std::int64_t row, CheckResult& result) {
+/// dx, and drow_weights where it is given.
+void check_row(const Backward& in, std::int64_t expert, std::int64_t row, CheckResult& result) {
   const std::int64_t d = in.mlp.d;
   std::vector<check::BoundedSum> sums(static_cast<std::size_t>(d));
   const auto add_line = [&](const Bounded& factor, std::int64_t line) {
@@ -53,10 +59,16 @@ void check_dx_row(const Backward& in, std::int64_t expert, std::int64_t row, Che
           factor, check::load_element(in.args.w_up_gate, at + column));
     }
   };
+  check::BoundedSum dweight;
   for (std::int64_t j = 0; j < in.mlp.h; ++j) {
-    const check::DSwiglu du = hidden(in, expert, row, j).du;
-    add_line(du.dup, math::up_column(in.layout, j, in.mlp.h));
-    add_line(du.dgate, math::gate_column(in.layout, j, in.mlp.h));
+    const Hidden value = hidden(in, expert, row, j);
+    add_line(value.du.dup, math::up_column(in.layout, j, in.mlp.h));
+    add_line(value.du.dgate, math::gate_column(in.layout, j, in.mlp.h));
+    dweight.add(value.weight_term, 1);
+  }
+  if (in.args.drow_weights.data != nullptr) {
+    check::compare(check::load_element(in.args.drow_weights, row), dweight.rounded_to(DType::f32),
+                   {"drow_weights", expert, row, 0}, result);
   }
   for (std::int64_t column = 0; column < d; ++column) {
     check::compare(check::element(in.args.dx, row, column),
@@ -118,6 +130,10 @@ void check_shapes(const Backward& in) {
                      weights(2 * mlp.h, mlp.d, mlp.wgrad_dtype, true));
   core::check_matrix("dw_down", in.args.dw_down, weights(mlp.d, mlp.h, mlp.wgrad_dtype, true));
   core::check_offs("offs", in.args.offs, mlp.num_experts, Device{});
+  core::check_row_numbers("row_weights", in.args.row_weights, mlp, Device{});
+  if (in.args.drow_weights.data != nullptr) {
+    core::check_row_numbers("drow_weights", in.args.drow_weights, mlp, Device{});
+  }
   if (mlp.accumulate_wgrad) {
     core::refuse("accumulate_wgrad", "false, since old contents are not known here", "true");
   }
@@ -144,7 +160,7 @@ CheckResult check_expert_mlp_backward(const ExpertMlpProblem& problem,
                           static_cast<std::int32_t>(expert), problem.max_rows);
     const std::uint64_t seed = check::expert_seed(options, expert);
     for (const std::int64_t row : check::sample(segment.rows(), options.rows_per_expert, seed)) {
-      check_dx_row(in, expert, segment.begin + row, result);
+      check_row(in, expert, segment.begin + row, result);
     }
     const std::vector<std::int64_t> sides = check::sample(problem.d, others, seed + 1);
     for (const std::int64_t j : check::sample(problem.h, hidden_columns, seed + 2)) {

@@ -25,11 +25,12 @@ void check_row(const ExpertMlpProblem& mlp, const ExpertMlpForwardArgs& args, st
       check::compare(check::element(args.u, row, column), want, {"u", expert, row, column}, result);
     }
   }
+  const double weight = check::weight_of(args.row_weights, row);
   std::vector<Bounded> h(static_cast<std::size_t>(mlp.h));
   for (std::int64_t j = 0; j < mlp.h; ++j) {
     h[static_cast<std::size_t>(j)] =
         check::swiglu(u[static_cast<std::size_t>(math::up_column(layout, j, mlp.h))],
-                      u[static_cast<std::size_t>(math::gate_column(layout, j, mlp.h))], dtype);
+                      u[static_cast<std::size_t>(math::gate_column(layout, j, mlp.h))], 1, dtype);
   }
   for (std::int64_t column = 0; column < mlp.d; ++column) {
     check::BoundedSum sum;
@@ -37,8 +38,9 @@ void check_row(const ExpertMlpProblem& mlp, const ExpertMlpForwardArgs& args, st
     for (std::int64_t j = 0; j < mlp.h; ++j) {
       sum.add(h[static_cast<std::size_t>(j)], check::load_element(args.w_down, line + j));
     }
-    check::compare(check::element(args.y, row, column), sum.rounded_to(dtype),
-                   {"y", expert, row, column}, result);
+    const Bounded want = mlp.row_weights ? check::scaled(sum.rounded_to(DType::f32), weight, dtype)
+                                         : sum.rounded_to(dtype);
+    check::compare(check::element(args.y, row, column), want, {"y", expert, row, column}, result);
   }
 }
 
@@ -60,6 +62,7 @@ CheckResult check_expert_mlp_forward(const ExpertMlpProblem& problem,
   if (args.u.data != nullptr) {
     core::check_matrix("u", args.u, {dtype, Device{}, 0, rows, 2 * problem.h, true});
   }
+  core::check_row_numbers("row_weights", args.row_weights, problem, Device{});
   return check::check_experts(problem.num_experts, [&](std::int64_t expert, CheckResult& result) {
     const math::RowRange segment = math::expert_rows(
         static_cast<const std::int32_t*>(args.offs.data), static_cast<std::int32_t>(expert), rows);

@@ -43,8 +43,22 @@ inline Bounded silu_slope(const Bounded& gate) {
   return {s.value * (1 + gate.value * s.complement), kSlopeChange * gate.error};
 }
 
-inline Bounded swiglu(const Bounded& up, const Bounded& gate, DType dtype) {
-  return round_to(product(up, silu(gate)), dtype);
+/// `x`, itself an FP32 number, times the weight of its row.
+inline Bounded scaled(const Bounded& x, double weight, DType dtype) {
+  const double value = weight * x.value;
+  double error = std::abs(weight) * x.error;
+  error += half_ulp(std::abs(value) + error, DType::f32);
+  return {value, error + half_ulp(std::abs(value) + error, dtype)};
+}
+
+/// H times the weight of its row, rounded once.
+inline Bounded swiglu(const Bounded& up, const Bounded& gate, double weight, DType dtype) {
+  return round_to(product({weight, 0}, product(up, silu(gate))), dtype);
+}
+
+/// What a row's weight gets of one element: dh * h, in FP32.
+inline Bounded weight_term(const Bounded& up, const Bounded& gate, const Bounded& dh) {
+  return round_to(product(dh, product(up, silu(gate))), DType::f32);
 }
 
 struct DSwiglu {
@@ -69,6 +83,11 @@ struct BoundedSum {
     return {sum.value, error + half_ulp(std::abs(sum.value) + error, dtype)};
   }
 };
+
+/// The weight of a row; 1 where there are none.
+inline double weight_of(const ConstTensorView& row_weights, std::int64_t row) {
+  return row_weights.data == nullptr ? 1 : load_element(row_weights, row);
+}
 
 /// Reads one element of a matrix view as double.
 inline double element(const ConstTensorView& view, std::int64_t row, std::int64_t column) {

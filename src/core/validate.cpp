@@ -184,17 +184,36 @@ void check_matrix(std::string_view argument, const ConstTensorView& view, const 
   }
 }
 
+void check_vector(std::string_view argument, const ConstTensorView& view, DType dtype,
+                  std::int64_t length, Device device) {
+  const bool fits = view.rank == 1 && view.dtype == dtype && view.shape[0] == length &&
+                    view.device == device && (length <= 1 || view.stride[0] == 1);
+  if (!fits) {
+    refuse(argument,
+           std::string(name(dtype)) + " [" + std::to_string(length) + "] stride [1] on " +
+               to_string(device),
+           describe(view));
+  }
+  if (length == 0) {
+    return;  // nothing is read or written
+  }
+  if (view.data == nullptr || reinterpret_cast<std::uintptr_t>(view.data) % 4 != 0) {
+    refuse(argument, "a 4-byte aligned address",
+           view.data == nullptr ? "a null pointer" : "a misaligned one");
+  }
+}
+
 void check_offs(std::string_view argument, const ConstTensorView& offs, std::int64_t num_experts,
                 Device device) {
-  const bool fits = offs.rank == 1 && offs.dtype == DType::i32 && offs.shape[0] == num_experts &&
-                    offs.device == device && (num_experts == 1 || offs.stride[0] == 1);
-  if (!fits) {
-    refuse(argument, "i32 [" + std::to_string(num_experts) + "] stride [1] on " + to_string(device),
-           describe(offs));
-  }
-  if (offs.data == nullptr || reinterpret_cast<std::uintptr_t>(offs.data) % 4 != 0) {
-    refuse(argument, "a 4-byte aligned address",
-           offs.data == nullptr ? "a null pointer" : "a misaligned one");
+  check_vector(argument, offs, DType::i32, num_experts, device);
+}
+
+void check_row_numbers(std::string_view argument, const ConstTensorView& view,
+                       const ExpertMlpProblem& problem, Device device) {
+  if (problem.row_weights) {
+    check_vector(argument, view, DType::f32, problem.max_rows, device);
+  } else if (view.rank != 0 || view.data != nullptr) {
+    refuse(argument, "an empty view, since the problem has no row_weights", describe(view));
   }
 }
 

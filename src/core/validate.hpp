@@ -30,9 +30,18 @@ struct MatrixSpec {
 };
 void check_matrix(std::string_view argument, const ConstTensorView& view, const MatrixSpec& spec);
 
-/// int32 [E] on `device`, dense, 4-byte aligned.
+/// `dtype` [length] on `device`, dense, 4-byte aligned.
+void check_vector(std::string_view argument, const ConstTensorView& view, DType dtype,
+                  std::int64_t length, Device device);
+
+/// int32 [E], likewise.
 void check_offs(std::string_view argument, const ConstTensorView& offs, std::int64_t num_experts,
                 Device device);
+
+/// One number per row, the weights or their gradient: f32 [M] of a problem with row_weights, an
+/// empty view of one without.
+void check_row_numbers(std::string_view argument, const ConstTensorView& view,
+                       const ExpertMlpProblem& problem, Device device);
 
 /// Refuses when an element of `written` may be an element of `read`.
 void check_no_overlap(std::string_view written_name, const ConstTensorView& written,

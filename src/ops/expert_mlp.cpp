@@ -27,10 +27,12 @@ std::int64_t largest(std::size_t least, std::initializer_list<const GroupedGemm*
   return math::round_up<std::int64_t>(static_cast<std::int64_t>(most), kWorkspaceAlignment);
 }
 
-/// A dense [M, columns] matrix of the operands' type in a workspace.
+/// A dense [M, columns] matrix in a workspace.
+std::int64_t matrix_bytes(const ExpertMlpProblem& mlp, std::int64_t columns, DType dtype) {
+  return core::checked_bytes("max_rows", {mlp.max_rows, columns, size_bytes(dtype)});
+}
 std::int64_t matrix_bytes(const ExpertMlpProblem& mlp, std::int64_t columns) {
-  return core::checked_bytes("max_rows",
-                             {mlp.max_rows, columns, size_bytes(core::operand_dtype(mlp.format))});
+  return matrix_bytes(mlp, columns, core::operand_dtype(mlp.format));
 }
 
 /// [shared by the products inside, kept between calls | intermediates, which may lie apart]
@@ -48,7 +50,7 @@ class ExpertMlpImpl {
         threads(std::max(1, device.num_sms)),
         up(GroupedGemm::plan(product(Pass::forward, 2 * mlp.h, mlp.d, Tail::leave), device,
                              options)),
-        down(GroupedGemm::plan(product(Pass::forward, mlp.d, mlp.h, mlp.tail), device, options)),
+        down(GroupedGemm::plan(down_product(), device, options)),
         dh(GroupedGemm::plan(product(Pass::dgrad, mlp.d, mlp.h, Tail::leave), device, options)),
         dx(GroupedGemm::plan(product(Pass::dgrad, 2 * mlp.h, mlp.d, mlp.tail), device, options)),
         dw_up(GroupedGemm::plan(product(Pass::wgrad, 2 * mlp.h, mlp.d, Tail::leave), device,
@@ -58,7 +60,7 @@ class ExpertMlpImpl {
     if (options.num_sms > 0) {
       threads = std::min(threads, options.num_sms);
     }
-    if (!options.implementation) {
+    if (!options.implementation && !mlp.row_weights) {  // what is fused knows no weights
       DeviceInfo usable = device;
       usable.num_sms = threads;
       fused = dispatch::activation_backend(device.device.kind).fused_expert(mlp, usable);
@@ -69,9 +71,10 @@ class ExpertMlpImpl {
     const std::size_t header = fused == nullptr ? 0 : fused->workspace_bytes();
     forward_sizes.products = largest(header, {&up, &down});
     backward_sizes.products = largest(header, {&up, &dh, &dx, &dw_up, &dw_down});
-    // What is fused makes neither U in forward, where it is not kept, nor dH.
-    forward_sizes.scratch =
-        core::checked_total_bytes("max_rows", {fused == nullptr ? again : 0, narrow});
+    const std::int64_t sums = mlp.row_weights ? matrix_bytes(mlp, mlp.d, DType::f32) : 0;
+    // What is fused makes neither U in forward, where it is not kept, nor dH. Sums take U's place.
+    forward_sizes.scratch = core::checked_total_bytes(
+        "max_rows", {std::max(fused == nullptr ? again : 0, sums), narrow});
     backward_sizes.scratch =
         core::checked_total_bytes("max_rows", {wide, again, narrow, fused == nullptr ? narrow : 0});
     for (WorkspaceSizes* sizes : {&forward_sizes, &backward_sizes}) {
@@ -93,6 +96,16 @@ class ExpertMlpImpl {
     gemm.tail = tail;
     gemm.strategy = problem.strategy;
     gemm.capacity = problem.capacity;
+    return gemm;
+  }
+
+  /// Of y, or of what becomes y times the weights of its rows.
+  [[nodiscard]] GroupedGemmProblem down_product() const {
+    GroupedGemmProblem gemm = product(Pass::forward, problem.d, problem.h,
+                                      problem.row_weights ? Tail::leave : problem.tail);
+    if (problem.row_weights) {
+      gemm.d_dtype = DType::f32;
+    }
     return gemm;
   }
 
@@ -120,12 +133,15 @@ class Scratch {
       : impl_(impl),
         next_(apart.bytes.empty() ? workspace.bytes.data() + sizes.products : apart.bytes.data()) {}
 
-  /// A dense [M, columns] matrix.
+  /// A dense [M, columns] matrix, of the operands' type unless another is named.
   TensorView matrix(std::int64_t columns) {
+    return matrix(columns, core::operand_dtype(impl_.problem.format));
+  }
+  TensorView matrix(std::int64_t columns, DType dtype) {
     const TensorView view{
-        next_, core::operand_dtype(impl_.problem.format), impl_.device_info.device,
-        2,     {impl_.problem.max_rows, columns, 0},      {columns, 1, 0}};
-    next_ += detail::matrix_bytes(impl_.problem, columns);
+        next_,          dtype, impl_.device_info.device, 2, {impl_.problem.max_rows, columns, 0},
+        {columns, 1, 0}};
+    next_ += detail::matrix_bytes(impl_.problem, columns, dtype);
     return view;
   }
 
@@ -176,9 +192,9 @@ const backends::Backend& activation_of(const Impl& impl) {
   return dispatch::activation_backend(impl.device_info.device.kind);
 }
 
-/// Forward's U, where it is kept, and H.
+/// Forward's U, where it is kept, and H. `scratch` is free again afterwards.
 void up_gate(const Impl& impl, const ExpertMlpForwardArgs& args, const TensorView& h,
-             Scratch& scratch, const Workspace& workspace, const Stream& stream) {
+             Scratch scratch, const Workspace& workspace, const Stream& stream) {
   if (impl.fused != nullptr) {  // which has no packed layout
     impl.fused->up_gate({args.x, args.w_up_gate, args.offs, args.u, h}, workspace, stream);
     return;
@@ -189,11 +205,26 @@ void up_gate(const Impl& impl, const ExpertMlpForwardArgs& args, const TensorVie
   activation_of(impl).swiglu({u, args.offs, {}, h, {}, impl.problem.order, impl.threads}, stream);
 }
 
-/// Backward's dU, where anything needs it, and H, where it is wanted.
+/// Forward's y of H: the product itself, or the product in FP32 times the weights of the rows.
+void down(const Impl& impl, const ExpertMlpForwardArgs& args, const TensorView& h, Scratch scratch,
+          const Workspace& workspace, const Stream& stream) {
+  const bool weighted = impl.problem.row_weights;
+  const TensorView y = weighted ? scratch.matrix(impl.problem.d, DType::f32) : args.y;
+  impl.down.execute(product_args(h, args.w_down, args.offs, y, args.packed_down), workspace,
+                    stream);
+  if (weighted) {
+    activation_of(impl).scale_rows(
+        {y, args.row_weights, args.offs, args.y, impl.problem.tail, impl.threads}, stream);
+  }
+}
+
+/// Backward's dU and the gradient of the rows' weights, where anything needs them, and H times
+/// these weights, where it is wanted.
 void down_gradient(const Impl& impl, const ExpertMlpBackwardArgs& args, const TensorView& du,
                    const TensorView& h, Scratch& scratch, const Workspace& workspace,
                    const Stream& stream) {
   const bool needs_du = ops::wanted(args.dx) || ops::wanted(args.dw_up_gate);
+  const bool needs_dh = needs_du || ops::wanted(args.drow_weights);
   TensorView missing_h = ops::wanted(args.dw_down) ? h : TensorView{};
   ConstTensorView u = args.u;
   if (recomputes(impl)) {
@@ -211,13 +242,16 @@ void down_gradient(const Impl& impl, const ExpertMlpBackwardArgs& args, const Te
   if (needs_du && impl.fused != nullptr) {
     impl.fused->down_gradient({args.dy, args.w_down, args.offs, u, du, missing_h}, workspace,
                               stream);
-  } else if (needs_du) {
+  } else if (needs_dh) {
     const TensorView dh = scratch.matrix(impl.problem.h);
     impl.dh.execute(product_args(args.dy, args.w_down, args.offs, dh), workspace, stream);
-    activation_of(impl).dswiglu({u, args.offs, dh, missing_h, du, impl.problem.order, impl.threads},
-                                stream);
+    activation_of(impl).dswiglu(
+        {u, args.offs, dh, missing_h, needs_du ? du : TensorView{}, impl.problem.order,
+         impl.threads, args.row_weights, args.drow_weights, impl.problem.tail},
+        stream);
   } else if (missing_h.data != nullptr) {
-    activation_of(impl).swiglu({u, args.offs, {}, h, {}, impl.problem.order, impl.threads}, stream);
+    activation_of(impl).swiglu(
+        {u, args.offs, {}, h, {}, impl.problem.order, impl.threads, args.row_weights}, stream);
   }
 }
 
@@ -272,8 +306,7 @@ void ExpertMlp::forward(const ExpertMlpForwardArgs& args, Workspace workspace,
   Scratch scratch(impl, workspace, args.scratch, impl.forward_sizes);
   const TensorView h = scratch.matrix(impl.problem.h);
   up_gate(impl, args, h, scratch, workspace, stream);
-  impl.down.execute(product_args(h, args.w_down, args.offs, args.y, args.packed_down), workspace,
-                    stream);
+  down(impl, args, h, scratch, workspace, stream);
 }
 
 void ExpertMlp::backward(const ExpertMlpBackwardArgs& args, Workspace workspace,

@@ -62,10 +62,12 @@ void check_forward(const ExpertMlpProblem& mlp, Device device, const ExpertMlpFo
   check.offs(args.offs);
   check.rows("y", args.y, mlp.d, true);
   check.saved(args.u, true);
+  core::check_row_numbers("row_weights", args.row_weights, mlp, device);
   for (const auto& [name, read] : {std::pair{"x", args.x},
                                    {"w_up_gate", args.w_up_gate},
                                    {"w_down", args.w_down},
-                                   {"offs", args.offs}}) {
+                                   {"offs", args.offs},
+                                   {"row_weights", args.row_weights}}) {
     core::check_no_overlap("y", args.y, name, read);
     core::check_no_overlap("u", args.u, name, read);
   }
@@ -80,8 +82,13 @@ void check_backward(const ExpertMlpProblem& mlp, Device device, const ExpertMlpB
   check.offs(args.offs);
   check.rows("dy", args.dy, mlp.d, false);
   check.saved(args.u, false);
-  if (!wanted(args.dx) && !wanted(args.dw_up_gate) && !wanted(args.dw_down)) {
-    core::refuse("dx", "one of dx, dw_up_gate and dw_down at least", "none of them");
+  core::check_row_numbers("row_weights", args.row_weights, mlp, device);
+  if (!wanted(args.dx) && !wanted(args.dw_up_gate) && !wanted(args.dw_down) &&
+      !wanted(args.drow_weights)) {
+    core::refuse("dx",
+                 mlp.row_weights ? "one of dx, dw_up_gate, dw_down and drow_weights at least"
+                                 : "one of dx, dw_up_gate and dw_down at least",
+                 "none of them");
   }
   if (wanted(args.dx)) {
     check.rows("dx", args.dx, mlp.d, true);
@@ -92,12 +99,16 @@ void check_backward(const ExpertMlpProblem& mlp, Device device, const ExpertMlpB
   if (wanted(args.dw_down)) {
     check.weight_gradient("dw_down", args.dw_down, mlp.d, mlp.h);
   }
+  if (wanted(args.drow_weights)) {
+    core::check_row_numbers("drow_weights", args.drow_weights, mlp, device);
+  }
   const std::pair<const char*, ConstTensorView> reads[] = {
-      {"dy", args.dy},         {"x", args.x},       {"w_up_gate", args.w_up_gate},
-      {"w_down", args.w_down}, {"offs", args.offs}, {"u", args.u}};
+      {"dy", args.dy},     {"x", args.x}, {"w_up_gate", args.w_up_gate},    {"w_down", args.w_down},
+      {"offs", args.offs}, {"u", args.u}, {"row_weights", args.row_weights}};
   for (const auto& [name, read] : reads) {
     core::check_no_overlap("dw_up_gate", args.dw_up_gate, name, read);
     core::check_no_overlap("dw_down", args.dw_down, name, read);
+    core::check_no_overlap("drow_weights", args.drow_weights, name, read);
     const bool may_be_x = std::string_view(name) == "x" && args.dx.data == args.x.data &&
                           args.dx.stride == args.x.stride;
     if (!may_be_x) {
@@ -107,6 +118,10 @@ void check_backward(const ExpertMlpProblem& mlp, Device device, const ExpertMlpB
   core::check_no_overlap("dx", args.dx, "dw_up_gate", args.dw_up_gate);
   core::check_no_overlap("dx", args.dx, "dw_down", args.dw_down);
   core::check_no_overlap("dw_up_gate", args.dw_up_gate, "dw_down", args.dw_down);
+  for (const auto& [name, other] :
+       {std::pair{"dx", args.dx}, {"dw_up_gate", args.dw_up_gate}, {"dw_down", args.dw_down}}) {
+    core::check_no_overlap("drow_weights", args.drow_weights, name, other);
+  }
 }
 
 }  // namespace moesaic::ops

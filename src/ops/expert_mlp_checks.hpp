@@ -11,6 +11,7 @@ namespace moesaic::ops {
 void check_forward(const ExpertMlpProblem& mlp, Device device, const ExpertMlpForwardArgs& args);
 void check_backward(const ExpertMlpProblem& mlp, Device device, const ExpertMlpBackwardArgs& args);
 
+/// A gradient of rank 0 is not.
 inline bool wanted(const TensorView& gradient) { return gradient.rank != 0; }
 
 }  // namespace moesaic::ops

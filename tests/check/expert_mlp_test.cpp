@@ -124,6 +124,51 @@ TEST_P(CheckedMlp, AWeightGradientThatMissesARow) {
   EXPECT_GT(backward(run).mismatches, 3 * 16 * 24 / 2);
 }
 
+/// Weights of rows: left out of y, dx or dw_down, or a gradient of theirs that is off.
+TEST_P(CheckedMlp, RowWeights) {
+  const auto result = [](std::int64_t row, float factor) {
+    ExpertMlpProblem problem =
+        make_mlp(std::get<0>(GetParam()), std::get<1>(GetParam()), 3, 20, 16, 24);
+    problem.row_weights = true;
+    MlpRun run(problem, {7, 7, 18}, kScattered);
+    run.fill(1);
+    const float right = run.row_weights[static_cast<std::size_t>(row)];
+    run.row_weights[static_cast<std::size_t>(row)] *= factor;
+    run.forward(kReference);
+    run.backward(kReference);
+    run.row_weights[static_cast<std::size_t>(row)] = right;
+    return run;
+  };
+  MlpRun run = result(8, 1);
+  EXPECT_EQ(forward(run).mismatches, 0);
+  const CheckResult all = backward(run);
+  EXPECT_EQ(all.elements, 18 * 16 + 3 * (3 * 16 * 24) + 18);
+  EXPECT_EQ(all.mismatches, 0);
+
+  MlpRun wrong = result(8, 1.25F);
+  EXPECT_GT(forward(wrong).mismatches, 12);
+  EXPECT_GT(backward(wrong).mismatches, 12 + 3 * 16 * 24 / 4);
+
+  for (const double off : {1e-2, static_cast<double>(kNan)}) {
+    MlpRun one = result(8, 1);
+    float& gradient = one.drow_weights[8];
+    gradient = static_cast<float>(gradient + off * (1 + std::abs(gradient)) * 8);
+    const CheckResult found = backward(one);
+    ASSERT_EQ(found.mismatches, 1);
+    EXPECT_EQ(found.first->tensor, "drow_weights");
+    EXPECT_EQ(found.first->row, 8);
+    EXPECT_EQ(found.first->expert, 2);
+  }
+  MlpRun none = result(8, 1);
+  ExpertMlpBackwardArgs args = none.backward_args();
+  args.drow_weights = {};
+  EXPECT_EQ(check_expert_mlp_backward(none.problem, args, kAll).elements,
+            18 * 16 + 3 * (3 * 16 * 24));
+  args.row_weights = {};
+  expect_error(ErrorCode::invalid_argument, {"row_weights", "f32 [20]"},
+               [&] { check_expert_mlp_backward(none.problem, args, kAll); });
+}
+
 TEST_P(CheckedMlp, AnEmptyExpertThatIsNotZero) {
   for (HostTensor MlpRun::*member : {&MlpRun::dw_up_gate, &MlpRun::dw_down}) {
     MlpRun run = right_result();

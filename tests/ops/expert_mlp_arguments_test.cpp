@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,8 +69,8 @@ class MlpArguments : public ::testing::TestWithParam<Implementation> {
  protected:
   static void refuse_forward(std::initializer_list<std::string_view> parts,
                              const std::function<void(ExpertMlpForwardArgs&)>& spoil,
-                             Activations activations = Activations::save) {
-    MlpRun run = make(activations);
+                             Activations activations = Activations::save, bool weighted = false) {
+    MlpRun run = make(activations, weighted);
     const std::vector<std::byte> y = run.y.snapshot();
     const std::vector<std::byte> u = run.u.snapshot();
     const ExpertMlp mlp = run.plan(GetParam());
@@ -82,8 +83,8 @@ class MlpArguments : public ::testing::TestWithParam<Implementation> {
   }
   static void refuse_backward(std::initializer_list<std::string_view> parts,
                               const std::function<void(ExpertMlpBackwardArgs&)>& spoil,
-                              Activations activations = Activations::save) {
-    MlpRun run = make(activations);
+                              Activations activations = Activations::save, bool weighted = false) {
+    MlpRun run = make(activations, weighted);
     const std::vector<std::byte> dx = run.dx.snapshot();
     const std::vector<std::byte> up = run.dw_up_gate.snapshot();
     const std::vector<std::byte> down = run.dw_down.snapshot();
@@ -97,9 +98,10 @@ class MlpArguments : public ::testing::TestWithParam<Implementation> {
                 down == run.dw_down.snapshot())
         << "something was written";
   }
-  static MlpRun make(Activations activations) {
+  static MlpRun make(Activations activations, bool weighted = false) {
     ExpertMlpProblem problem = small();
     problem.activations = activations;
+    problem.row_weights = weighted;
     MlpRun run(problem, {5, 5, 18});
     run.fill(1);
     return run;
@@ -153,6 +155,52 @@ TEST_P(MlpArguments, OfBackward) {
   MlpRun other = make(Activations::save);
   refuse_backward(
       {"u", "recompute"}, [&](auto& args) { args.u = other.u.view(); }, Activations::recompute);
+}
+
+/// Weights of rows, in both directions: given to a problem without them, and not as they must be.
+TEST_P(MlpArguments, RowWeights) {
+  std::vector<float> weights(40, 1);
+  const TensorView twenty = view(std::span(weights), {20});
+  const auto forward = [](auto parts, const auto& spoil) {
+    refuse_forward(parts, spoil, Activations::save, true);
+  };
+  const auto backward = [](auto parts, const auto& spoil) {
+    refuse_backward(parts, spoil, Activations::save, true);
+  };
+  using Parts = std::initializer_list<std::string_view>;
+  refuse_forward({"row_weights", "no row_weights", "f32 [20]"},
+                 [&](auto& args) { args.row_weights = twenty; });
+  refuse_backward({"row_weights", "no row_weights"},
+                  [&](auto& args) { args.row_weights = twenty; });
+  refuse_backward({"drow_weights", "no row_weights"},
+                  [&](auto& args) { args.drow_weights = twenty; });
+  forward(Parts{"row_weights", "f32 [20]"}, [](auto& args) { args.row_weights = {}; });
+  forward(Parts{"row_weights", "bf16"}, [](auto& args) { args.row_weights.dtype = DType::bf16; });
+  forward(Parts{"row_weights", "[21]"}, [](auto& args) { args.row_weights.shape[0] = 21; });
+  forward(Parts{"row_weights", "stride [1]"}, [](auto& args) { args.row_weights.stride[0] = 2; });
+  forward(Parts{"row_weights", "cuda:0"}, [](auto& args) {
+    args.row_weights.device = {DeviceKind::cuda, 0};
+  });
+  forward(Parts{"row_weights", "null"}, [](auto& args) { args.row_weights.data = nullptr; });
+  forward(Parts{"y", "apart from row_weights"},
+          [](auto& args) { args.row_weights.data = args.y.data; });
+  forward(Parts{"u", "apart from row_weights"},
+          [](auto& args) { args.row_weights.data = args.u.data; });
+  backward(Parts{"row_weights", "f32 [20]"}, [](auto& args) { args.row_weights = {}; });
+  backward(Parts{"drow_weights", "bf16"},
+           [](auto& args) { args.drow_weights.dtype = DType::bf16; });
+  backward(Parts{"drow_weights", "[20, 16]"}, [](auto& args) { args.drow_weights = args.dx; });
+  backward(Parts{"drow_weights", "null"}, [](auto& args) { args.drow_weights.data = nullptr; });
+  backward(Parts{"drow_weights", "apart from row_weights"},
+           [](auto& args) { args.drow_weights.data = const_cast<void*>(args.row_weights.data); });
+  backward(Parts{"drow_weights", "apart from dy"},
+           [](auto& args) { args.drow_weights.data = const_cast<void*>(args.dy.data); });
+  backward(Parts{"drow_weights", "apart from dw_down"},
+           [](auto& args) { args.drow_weights.data = args.dw_down.data; });
+  backward(Parts{"dx", "apart from row_weights"},
+           [](auto& args) { args.row_weights.data = args.dx.data; });
+  backward(Parts{"dx", "one of", "drow_weights"},
+           [](auto& args) { args.dx = args.dw_up_gate = args.dw_down = args.drow_weights = {}; });
 }
 
 TEST_P(MlpArguments, WorkspacesAndStreams) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values and gradients of the expert MLP against its formula written down again in double precision
-// and against central finite differences of that.
+// Values and gradients of the expert MLP, with and without weights of rows, against its formula
+// written down again in double precision and against central finite differences of that.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,9 +17,10 @@ namespace {
 constexpr std::int64_t kD = 8, kH = 8;
 const Counts kCounts = {3, 0, 2};
 
-using Parameter = std::tuple<Implementation, UpGateOrder>;
+using Parameter = std::tuple<Implementation, UpGateOrder, bool>;
 
-/// y[row][:] of `expert`, from the tensors as they are, `nudge` added to one of their elements.
+/// y[row][:] of `expert`, from the tensors as they are, `nudge` added to one of their elements; to
+/// the weight of the row where it names no tensor.
 struct Nudge {
   const HostTensor* tensor = nullptr;
   std::int64_t expert = 0, row = 0, column = 0;
@@ -37,7 +38,7 @@ class Formula {
       const double gate = u(expert, row, gate_column(run_.problem.order, j, kH));
       sum += up * gate / (1 + std::exp(-gate)) * at(run_.w_down, expert, column, j);
     }
-    return sum;
+    return weight(row) * sum;
   }
   /// The loss whose gradient with respect to y is dy.
   [[nodiscard]] double loss() const {
@@ -54,6 +55,13 @@ class Formula {
   }
 
  private:
+  [[nodiscard]] double weight(std::int64_t row) const {
+    if (run_.row_weights.empty()) {
+      return 1;
+    }
+    const bool nudged = nudge_.tensor == nullptr && row == nudge_.row;
+    return run_.row_weights[static_cast<std::size_t>(row)] + (nudged ? nudge_.by : 0);
+  }
   [[nodiscard]] double at(const HostTensor& tensor, std::int64_t expert, std::int64_t row,
                           std::int64_t column) const {
     const bool nudged = &tensor == nudge_.tensor && expert == nudge_.expert && row == nudge_.row &&
@@ -75,8 +83,10 @@ class Formula {
 class MlpGradient : public ::testing::TestWithParam<Parameter> {
  protected:
   static MlpRun result() {
-    MlpRun run(make_mlp(std::get<UpGateOrder>(GetParam()), Format::f32, 3, 6, kD, kH),
-               ends(kCounts));
+    ExpertMlpProblem problem =
+        make_mlp(std::get<UpGateOrder>(GetParam()), Format::f32, 3, 6, kD, kH);
+    problem.row_weights = std::get<bool>(GetParam());
+    MlpRun run(problem, ends(kCounts));
     run.fill(21);
     run.forward(std::get<Implementation>(GetParam()));
     run.backward(std::get<Implementation>(GetParam()));
@@ -135,6 +145,19 @@ TEST_P(MlpGradient, OfDownWeights) {
   compare(run, run.dw_down, run.w_down, 3, kD);
 }
 
+TEST_P(MlpGradient, OfRowWeights) {
+  constexpr double kStep = 0.5;  // y is linear in them
+  const MlpRun run = result();
+  for (std::size_t row = 0; row < run.drow_weights.size() && row < 5; ++row) {
+    const auto index = static_cast<std::int64_t>(row);
+    const double want = (Formula(run, {nullptr, 0, index, 0, kStep}).loss() -
+                         Formula(run, {nullptr, 0, index, 0, -kStep}).loss()) /
+                        (2 * kStep);
+    ASSERT_NEAR(run.drow_weights[row], want, 1e-5 + 1e-5 * std::abs(want));
+    ASSERT_GT(std::abs(want), 1e-3);
+  }
+}
+
 /// U is what forward keeps: x times the weights, in the columns of the order.
 TEST_P(MlpGradient, SavedU) {
   MlpRun run = result();
@@ -174,10 +197,11 @@ TEST_P(MlpGradient, ExtremeGates) {
 
 INSTANTIATE_TEST_SUITE_P(All, MlpGradient,
                          ::testing::Combine(::testing::ValuesIn(runnable()),
-                                            ::testing::ValuesIn(kAllOrders)),
+                                            ::testing::ValuesIn(kAllOrders), ::testing::Bool()),
                          [](const auto& instance) {
                            return test_name(std::get<0>(instance.param).name + "_" +
-                                            std::string(name(std::get<1>(instance.param))));
+                                            std::string(name(std::get<1>(instance.param))) +
+                                            (std::get<2>(instance.param) ? "_weighted" : ""));
                          });
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -44,6 +45,7 @@ struct MlpRun {
   ExpertMlpProblem problem;
   std::vector<std::int32_t> offs;
   HostTensor x, w_up_gate, w_down, y, u, dy, dx, dw_up_gate, dw_down;
+  std::vector<float> row_weights, drow_weights;  ///< [M] where the problem has them.
 
   MlpRun(const ExpertMlpProblem& mlp, std::vector<std::int32_t> end_rows,
          const Layout& layout = kDense)
@@ -59,6 +61,10 @@ struct MlpRun {
     w_down = HostTensor(type, experts, d, h, layout);
     dw_up_gate = HostTensor(problem.wgrad_dtype, experts, 2 * h, d, layout);
     dw_down = HostTensor(problem.wgrad_dtype, experts, d, h, layout);
+    if (problem.row_weights) {
+      row_weights.assign(static_cast<std::size_t>(rows), std::numeric_limits<float>::quiet_NaN());
+      drow_weights = row_weights;
+    }
   }
 
   /// Routed rows and weights get numbers of order 1; U too. Tail rows keep their NaN.
@@ -69,6 +75,13 @@ struct MlpRun {
     fill_scaled(w_up_gate, 0, w_up_gate.rows(), 1 / std::sqrt(static_cast<double>(problem.d)),
                 seed + 2);
     fill_scaled(w_down, 0, w_down.rows(), 1 / std::sqrt(static_cast<double>(problem.h)), seed + 3);
+    if (problem.row_weights) {
+      std::mt19937_64 random(seed + 4);
+      std::normal_distribution<float> value(0, 1);
+      for (std::int64_t row = 0; row < routed; ++row) {
+        row_weights[static_cast<std::size_t>(row)] = row == 2 ? 0 : value(random);
+      }
+    }
   }
   static void fill_scaled(HostTensor& tensor, std::int64_t begin, std::int64_t end, double scale,
                           std::uint64_t seed) {
@@ -88,6 +101,9 @@ struct MlpRun {
     return moesaic::view(std::span<const std::int32_t>(offs),
                          {static_cast<std::int64_t>(offs.size())});
   }
+  [[nodiscard]] ConstTensorView row_weights_view() const {
+    return moesaic::view(std::span<const float>(row_weights), {problem.max_rows});
+  }
   [[nodiscard]] bool saves() const { return problem.activations == Activations::save; }
 
   [[nodiscard]] ExpertMlpForwardArgs forward_args() {
@@ -99,6 +115,9 @@ struct MlpRun {
     args.y = y.view();
     if (saves()) {
       args.u = u.view();
+    }
+    if (problem.row_weights) {
+      args.row_weights = row_weights_view();
     }
     return args;
   }
@@ -115,6 +134,10 @@ struct MlpRun {
     args.dx = dx.view();
     args.dw_up_gate = dw_up_gate.view();
     args.dw_down = dw_down.view();
+    if (problem.row_weights) {
+      args.row_weights = row_weights_view();
+      args.drow_weights = moesaic::view(std::span<float>(drow_weights), {problem.max_rows});
+    }
     return args;
   }
 

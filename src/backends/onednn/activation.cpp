@@ -60,14 +60,40 @@ MOESAIC_CLONES void swiglu_block(const float* up, const float* gate, float* h, s
   }
 }
 
-MOESAIC_CLONES void dswiglu_block(const float* up, const float* gate, const float* dh, float* dup,
-                                  float* dgate, float* h, std::int64_t count) {
+MOESAIC_CLONES void dswiglu_block(const float* up, const float* gate, const float* dh, float weight,
+                                  float* dup, float* dgate, float* h, std::int64_t count) {
   for (std::int64_t j = 0; j < count; ++j) {
-    const math::SwigluGrad<float> grad = math::dswiglu(up[j], gate[j], dh[j], VectorExp{});
+    const math::SwigluGrad<float> grad = math::dswiglu(up[j], gate[j], weight * dh[j], VectorExp{});
     dup[j] = grad.dup;
     dgate[j] = grad.dgate;
     h[j] = math::swiglu(up[j], gate[j], VectorExp{});
   }
+}
+
+MOESAIC_CLONES void scale(const float* from, float weight, float* to, std::int64_t count) {
+  for (std::int64_t j = 0; j < count; ++j) {
+    to[j] = weight * from[j];
+  }
+}
+
+/// In lanes that a compiler keeps in vectors, so in one order on one machine.
+MOESAIC_CLONES double dot(const float* a, const float* b, std::int64_t count) {
+  constexpr std::int64_t kLanes = 16;
+  std::array<float, kLanes> lanes{};
+  std::int64_t j = 0;
+  for (; j + kLanes <= count; j += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      lanes[static_cast<std::size_t>(lane)] += a[j + lane] * b[j + lane];
+    }
+  }
+  double sum = 0;
+  for (const float lane : lanes) {
+    sum += lane;
+  }
+  for (; j < count; ++j) {
+    sum += static_cast<double>(a[j]) * b[j];
+  }
+  return sum;
 }
 
 MOESAIC_CLONES void widen(const BFloat16* from, std::int64_t step, float* to, std::int64_t count) {
@@ -102,6 +128,7 @@ struct Columns {
 template <class T>
 void forward_row(const ActivationArgs& args, std::int64_t index) {
   const std::int64_t width = args.h.shape[1];
+  const float weight = weight_of(args.row_weights, index);
   Block up, gate, h;
   for (std::int64_t first = 0; first < width; first += kBlock) {
     const std::int64_t count = std::min(kBlock, width - first);
@@ -110,6 +137,9 @@ void forward_row(const ActivationArgs& args, std::int64_t index) {
     widen(u + columns.up, columns.step, up.data(), count);
     widen(u + columns.gate, columns.step, gate.data(), count);
     swiglu_block(up.data(), gate.data(), h.data(), count);
+    if (args.row_weights.data != nullptr) {
+      scale(h.data(), weight, h.data(), count);
+    }
     narrow(h.data(), row<T>(args.h, index) + first, 1, count);
   }
 }
@@ -117,7 +147,9 @@ void forward_row(const ActivationArgs& args, std::int64_t index) {
 template <class T>
 void backward_row(const ActivationArgs& args, std::int64_t index) {
   const std::int64_t width = args.dh.shape[1];
+  const float weight = weight_of(args.row_weights, index);
   Block up, gate, dh, dup, dgate, h;
+  double dweight = 0;
   for (std::int64_t first = 0; first < width; first += kBlock) {
     const std::int64_t count = std::min(kBlock, width - first);
     const Columns columns(args.order, first, width);
@@ -125,20 +157,43 @@ void backward_row(const ActivationArgs& args, std::int64_t index) {
     widen(u + columns.up, columns.step, up.data(), count);
     widen(u + columns.gate, columns.step, gate.data(), count);
     widen(row<T>(args.dh, index) + first, 1, dh.data(), count);
-    dswiglu_block(up.data(), gate.data(), dh.data(), dup.data(), dgate.data(), h.data(), count);
-    narrow(dup.data(), row<T>(args.du, index) + columns.up, columns.step, count);
-    narrow(dgate.data(), row<T>(args.du, index) + columns.gate, columns.step, count);
+    dswiglu_block(up.data(), gate.data(), dh.data(), weight, dup.data(), dgate.data(), h.data(),
+                  count);
+    if (args.du.data != nullptr) {
+      narrow(dup.data(), row<T>(args.du, index) + columns.up, columns.step, count);
+      narrow(dgate.data(), row<T>(args.du, index) + columns.gate, columns.step, count);
+    }
+    if (args.drow_weights.data != nullptr) {
+      dweight += dot(dh.data(), h.data(), count);
+    }
     if (args.h.data != nullptr) {
+      if (args.row_weights.data != nullptr) {
+        scale(h.data(), weight, h.data(), count);
+      }
       narrow(h.data(), row<T>(args.h, index) + first, 1, count);
     }
+  }
+  if (args.drow_weights.data != nullptr) {
+    static_cast<float*>(args.drow_weights.data)[index] = static_cast<float>(dweight);
+  }
+}
+
+template <class T>
+void scale_row(const ScaleRowsArgs& args, std::int64_t index) {
+  const std::int64_t width = args.y.shape[1];
+  const float weight = weight_of(args.row_weights, index);
+  Block scaled;
+  for (std::int64_t first = 0; first < width; first += kBlock) {
+    const std::int64_t count = std::min(kBlock, width - first);
+    scale(row<float>(args.sums, index) + first, weight, scaled.data(), count);
+    narrow(scaled.data(), row<T>(args.y, index) + first, 1, count);
   }
 }
 
 template <class Row>
-void for_each_row(const ActivationArgs& args, const Row& body) {
-  const HostSegments segments(args.offs, args.u.shape[0]);
+void for_each_row(const HostSegments& segments, int threads, const Row& body) {
   if (segments.fault_word == 0) {  // good segments lie end to end
-#pragma omp parallel for num_threads(args.threads) schedule(static)
+#pragma omp parallel for num_threads(threads) schedule(static)
     for (std::int64_t index = 0; index < segments.tail_begin; ++index) {
       body(index);
     }
@@ -154,17 +209,32 @@ void for_each_row(const ActivationArgs& args, const Row& body) {
 }  // namespace
 
 void activation_forward(const ActivationArgs& args) {
-  for_each_row(args, [&](std::int64_t index) {
+  const HostSegments segments(args.offs, args.u.shape[0]);
+  for_each_row(segments, args.threads, [&](std::int64_t index) {
     args.u.dtype == DType::f32 ? forward_row<float>(args, index)
                                : forward_row<BFloat16>(args, index);
   });
 }
 
 void activation_backward(const ActivationArgs& args) {
-  for_each_row(args, [&](std::int64_t index) {
+  const HostSegments segments(args.offs, args.u.shape[0]);
+  for_each_row(segments, args.threads, [&](std::int64_t index) {
     args.u.dtype == DType::f32 ? backward_row<float>(args, index)
                                : backward_row<BFloat16>(args, index);
   });
+  if (args.drow_weights.data != nullptr && args.tail == Tail::zero) {
+    zero_elements(args.drow_weights, segments.tail_begin, args.u.shape[0]);
+  }
+}
+
+void scale_rows(const ScaleRowsArgs& args) {
+  const HostSegments segments(args.offs, args.y.shape[0]);
+  for_each_row(segments, args.threads, [&](std::int64_t index) {
+    args.y.dtype == DType::f32 ? scale_row<float>(args, index) : scale_row<BFloat16>(args, index);
+  });
+  if (args.tail == Tail::zero) {
+    zero_rows(args.y, segments.tail_begin, args.y.shape[0]);
+  }
 }
 
 }  // namespace moesaic::backends::onednn

@@ -8,9 +8,11 @@
 
 namespace moesaic::backends::onednn {
 
-/// h = up * silu(gate) for the rows of valid segments.
+/// h = up * silu(gate), times their weights, for the rows of valid segments.
 void activation_forward(const ActivationArgs& args);
-/// du from dh and u, and h again when args.h is given.
+/// du from dh and u, h again and drow_weights, each when args has it.
 void activation_backward(const ActivationArgs& args);
+/// y = row_weights * sums, and its tail.
+void scale_rows(const ScaleRowsArgs& args);
 
 }  // namespace moesaic::backends::onednn

@@ -87,6 +87,9 @@ class OnednnBackend final : public Backend {
   void dswiglu(const ActivationArgs& args, const Stream& /*stream*/) const override {
     activation_backward(args);
   }
+  void scale_rows(const ScaleRowsArgs& args, const Stream& /*stream*/) const override {
+    backends::onednn::scale_rows(args);
+  }
 };
 
 }  // namespace

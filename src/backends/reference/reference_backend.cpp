@@ -182,6 +182,9 @@ class ReferenceBackend final : public Backend {
   void dswiglu(const ActivationArgs& args, const Stream& /*stream*/) const override {
     activation_backward(args);
   }
+  void scale_rows(const ScaleRowsArgs& args, const Stream& /*stream*/) const override {
+    backends::reference::scale_rows(args);
+  }
 };
 
 }  // namespace

@@ -44,6 +44,36 @@ __device__ __forceinline__ DswigluPair dswiglu_pair(std::uint32_t first, std::ui
           swiglu_pair(first, second, gate_first)};
 }
 
+/// Two columns of H from two of either part of U, times the weight of their row.
+__device__ __forceinline__ std::uint32_t weighted_swiglu_pair(std::uint32_t first,
+                                                              std::uint32_t second, float weight,
+                                                              bool gate_first) {
+  const std::uint32_t up = gate_first ? second : first;
+  const std::uint32_t gate = gate_first ? first : second;
+  return pack_bf16(weight * math::swiglu(low_bf16(up), low_bf16(gate), GateExp{}),
+                   weight * math::swiglu(high_bf16(up), high_bf16(gate), GateExp{}));
+}
+
+/// dswiglu_pair for a row with a weight: dH and H are multiplied by it; `dot` gains dH * H without.
+__device__ __forceinline__ DswigluPair weighted_dswiglu_pair(std::uint32_t first,
+                                                             std::uint32_t second, std::uint32_t dh,
+                                                             float weight, bool gate_first,
+                                                             float& dot) {
+  const std::uint32_t up = gate_first ? second : first;
+  const std::uint32_t gate = gate_first ? first : second;
+  const float low_h = math::swiglu(low_bf16(up), low_bf16(gate), GateExp{});
+  const float high_h = math::swiglu(high_bf16(up), high_bf16(gate), GateExp{});
+  dot += low_bf16(dh) * low_h;
+  dot += high_bf16(dh) * high_h;
+  const auto low = math::dswiglu(low_bf16(up), low_bf16(gate), weight * low_bf16(dh), GateExp{});
+  const auto high =
+      math::dswiglu(high_bf16(up), high_bf16(gate), weight * high_bf16(dh), GateExp{});
+  const std::uint32_t dup = pack_bf16(low.dup, high.dup);
+  const std::uint32_t dgate = pack_bf16(low.dgate, high.dgate);
+  return {gate_first ? dgate : dup, gate_first ? dup : dgate,
+          pack_bf16(weight * low_h, weight * high_h)};
+}
+
 /// (first 0, second 0), (first 1, second 1) of (first 0, first 1), (second 0, second 1).
 __device__ __forceinline__ void interleave(std::uint32_t first, std::uint32_t second,
                                            std::uint32_t& low, std::uint32_t& high) {

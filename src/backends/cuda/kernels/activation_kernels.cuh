@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SwiGLU and its derivative by themselves: a warp per row, 16 bytes of H a lane.
+// SwiGLU and its derivative by themselves, and y times the weights of its rows: a warp per row, 16
+// bytes of H or y a lane.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +11,89 @@
 
 namespace moesaic::backends::cuda {
 
-/// Matrices [M, h] or [M, 2h], strides in elements.
-struct ActivationParams {
+/// Which rows are of some expert.
+struct RoutedRows {
   const std::int32_t* offs;
   std::int32_t num_experts;
   std::int64_t max_rows;
+};
+
+/// Matrices [M, h] or [M, 2h], strides in elements.
+struct ActivationParams {
+  RoutedRows rows;
   std::int32_t h;
   PartLayout layout;
   const void* u;
   const void* dh;  ///< Backward.
-  void* du;        ///< Backward.
+  void* du;        ///< Backward: or null.
   void* h_out;     ///< Backward: or null.
   std::int64_t u_stride, dh_stride, du_stride, h_stride;
+  const float* row_weights;  ///< Weighted.
+  float* drow_weights;       ///< Backward, weighted: or null.
+  bool zero_tail;            ///< Of drow_weights.
 };
 
-/// The end of the last segment: one int of the CTA, which this synchronizes.
-__device__ inline std::int64_t last_row(const ActivationParams& p) {
+/// `sums` f32 [M, d] and y [M, d], strides in elements, d a multiple of 8.
+struct ScaleRowsParams {
+  RoutedRows rows;
+  std::int32_t d;
+  const float* sums;
+  const float* row_weights;
+  void* y;
+  std::int64_t sums_stride, y_stride;
+  bool zero_tail;
+};
+
+/// What all offsets say together, by one CTA.
+struct RowsEnd {
+  std::int64_t last;  ///< The end of the last valid segment.
+  std::int64_t tail;  ///< Where the tail begins.
+  bool gaps;          ///< Some offset is wrong: rows before `last` may be nobody's.
+};
+
+/// The same on every thread of the CTA, which this synchronizes.
+__device__ inline RowsEnd rows_end(const RoutedRows& rows) {
   __shared__ int last_end;
+  int wrong = 0;
   if (threadIdx.x == 0) last_end = 0;
   __syncthreads();
-  for (auto expert = static_cast<std::int32_t>(threadIdx.x); expert < p.num_experts;
+  for (auto expert = static_cast<std::int32_t>(threadIdx.x); expert < rows.num_experts;
        expert += static_cast<std::int32_t>(blockDim.x)) {
-    atomicMax(&last_end, static_cast<int>(math::expert_rows(p.offs, expert, p.max_rows).end));
+    atomicMax(&last_end, static_cast<int>(math::expert_rows(rows.offs, expert, rows.max_rows).end));
+    if (math::expert_fault(rows.offs, expert, rows.max_rows)) wrong = 1;
   }
-  __syncthreads();
-  return last_end;
+  wrong = __syncthreads_or(wrong);
+  return {last_end,
+          math::tail_begin_after(rows.offs[rows.num_experts - 1], last_end, rows.max_rows),
+          wrong != 0};
+}
+
+/// Whether a row is of a valid segment; all 32 lanes ask together. Slow: for wrong offsets alone.
+__device__ inline bool is_routed(const RoutedRows& rows, std::int64_t row) {
+  bool found = false;
+  for (std::int32_t expert = lane_id(); expert < rows.num_experts; expert += 32) {
+    const math::RowRange segment = math::expert_rows(rows.offs, expert, rows.max_rows);
+    found = found || (segment.begin <= row && row < segment.end);
+  }
+  return __any_sync(kAllLanes, found) != 0;
+}
+
+/// The sum over all lanes, on each of them, in one order.
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    value += __shfl_xor_sync(kAllLanes, value, step);
+  }
+  return value;
+}
+
+/// This warp among all of the grid.
+struct WarpOfGrid {
+  std::int64_t index, count;
+};
+__device__ __forceinline__ WarpOfGrid warp_of_grid() {
+  const std::int64_t per_cta = blockDim.x / 32;
+  return {blockIdx.x * per_cta + threadIdx.x / 32, gridDim.x * per_cta};
 }
 
 /// Eight columns of a row, as four words.
@@ -76,14 +135,15 @@ __device__ __forceinline__ void part(Eight& low, Eight& high) {
   }
 }
 
-/// Rows between segments of wrong offsets are made too: nothing reads them.
-template <bool kBackward>
+/// Without weights, rows between segments of wrong offsets are made too: nothing reads them.
+template <bool kBackward, bool kWeighted>
 __global__ void activation_kernel(const ActivationParams p) {
-  const std::int64_t rows = last_row(p);
-  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (blockDim.x / 32);
-  const std::int64_t warp =
-      static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-  for (std::int64_t row = warp; row < rows; row += warps) {
+  const RowsEnd end = rows_end(p.rows);
+  const WarpOfGrid warp = warp_of_grid();
+  for (std::int64_t row = warp.index; row < end.last; row += warp.count) {
+    if (kWeighted && end.gaps && !is_routed(p.rows, row)) continue;
+    const float weight = kWeighted ? p.row_weights[row] : 1.0F;
+    float dot = 0;
     for (int column = lane_id() * 8; column < p.h; column += 32 * 8) {
       Eight first = load_eight(p.u, row * p.u_stride + part_begin(p, column, 0));
       Eight second = load_eight(p.u, row * p.u_stride + part_begin(p, column, 1));
@@ -93,22 +153,70 @@ __global__ void activation_kernel(const ActivationParams p) {
         const Eight dh = load_eight(p.dh, row * p.dh_stride + column);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const DswigluPair pair =
-              dswiglu_pair(first.word[i], second.word[i], dh.word[i], p.layout.gate_first);
+          DswigluPair pair;
+          if constexpr (kWeighted) {
+            pair = weighted_dswiglu_pair(first.word[i], second.word[i], dh.word[i], weight,
+                                         p.layout.gate_first, dot);
+          } else {
+            pair = dswiglu_pair(first.word[i], second.word[i], dh.word[i], p.layout.gate_first);
+          }
           first.word[i] = pair.first;
           second.word[i] = pair.second;
           h.word[i] = pair.h;
         }
         if (p.layout.interleaved) mix(first, second);
-        store_eight(p.du, row * p.du_stride + part_begin(p, column, 0), first);
-        store_eight(p.du, row * p.du_stride + part_begin(p, column, 1), second);
+        if (p.du != nullptr) {
+          store_eight(p.du, row * p.du_stride + part_begin(p, column, 0), first);
+          store_eight(p.du, row * p.du_stride + part_begin(p, column, 1), second);
+        }
       } else {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          h.word[i] = swiglu_pair(first.word[i], second.word[i], p.layout.gate_first);
+          if constexpr (kWeighted) {
+            h.word[i] =
+                weighted_swiglu_pair(first.word[i], second.word[i], weight, p.layout.gate_first);
+          } else {
+            h.word[i] = swiglu_pair(first.word[i], second.word[i], p.layout.gate_first);
+          }
         }
       }
       if (p.h_out != nullptr) store_eight(p.h_out, row * p.h_stride + column, h);
+    }
+    if constexpr (kBackward && kWeighted) {
+      dot = warp_sum(dot);
+      if (p.drow_weights != nullptr && lane_id() == 0) p.drow_weights[row] = dot;
+    }
+  }
+  if constexpr (kBackward && kWeighted) {
+    if (p.drow_weights == nullptr || !p.zero_tail) return;
+    for (std::int64_t row = end.tail + warp.index * 32 + lane_id(); row < p.rows.max_rows;
+         row += warp.count * 32) {
+      p.drow_weights[row] = 0;
+    }
+  }
+}
+
+/// y = weight * sums, rounded once: a warp per row, eight columns a lane.
+__global__ void scale_rows_kernel(const ScaleRowsParams p) {
+  const RowsEnd end = rows_end(p.rows);
+  const WarpOfGrid warp = warp_of_grid();
+  for (std::int64_t row = warp.index; row < end.last; row += warp.count) {
+    if (end.gaps && !is_routed(p.rows, row)) continue;
+    const float weight = p.row_weights[row];
+    for (int column = lane_id() * 8; column < p.d; column += 32 * 8) {
+      const auto* sums = reinterpret_cast<const float4*>(p.sums + row * p.sums_stride + column);
+      const float4 low = sums[0], high = sums[1];
+      store_eight(
+          p.y, row * p.y_stride + column,
+          {{pack_bf16(weight * low.x, weight * low.y), pack_bf16(weight * low.z, weight * low.w),
+            pack_bf16(weight * high.x, weight * high.y),
+            pack_bf16(weight * high.z, weight * high.w)}});
+    }
+  }
+  if (!p.zero_tail) return;
+  for (std::int64_t row = end.tail + warp.index; row < p.rows.max_rows; row += warp.count) {
+    for (int column = lane_id() * 8; column < p.d; column += 32 * 8) {
+      store_eight(p.y, row * p.y_stride + column, {{0, 0, 0, 0}});
     }
   }
 }

@@ -16,32 +16,45 @@ std::int64_t row_stride(const ConstTensorView& matrix) {
   return matrix.shape[0] > 1 ? matrix.stride[0] : matrix.shape[1];
 }
 
+RoutedRows routed_rows(const ConstTensorView& offs, std::int64_t max_rows) {
+  return {static_cast<const std::int32_t*>(offs.data), static_cast<std::int32_t>(offs.shape[0]),
+          max_rows};
+}
+
 ActivationParams params(const ActivationArgs& args) {
   ActivationParams p{};
-  p.offs = static_cast<const std::int32_t*>(args.offs.data);
-  p.num_experts = static_cast<std::int32_t>(args.offs.shape[0]);
-  p.max_rows = args.u.shape[0];
+  p.rows = routed_rows(args.offs, args.u.shape[0]);
   p.h = static_cast<std::int32_t>(args.u.shape[1] / 2);
   p.layout = part_layout(core::up_gate_layout(args.order));
   p.u = args.u.data;
   p.u_stride = row_stride(args.u);
   p.h_out = args.h.data;
   p.h_stride = row_stride(args.h);
+  p.row_weights = static_cast<const float*>(args.row_weights.data);
   return p;
 }
 
+template <class Params>
+void launch(void (*kernel)(Params), const char* name, const Params& p, int num_sms, Device device,
+            const Stream& stream) {
+  const DeviceScope scope(device.index);
+  kernel<<<static_cast<unsigned>(num_sms * kCtasPerSm), kThreadsPerCta, 0,
+           static_cast<cudaStream_t>(stream.native())>>>(p);
+  check_cuda(cudaGetLastError(), name);
+}
+
 template <bool kBackward>
-void launch(const ActivationParams& p, const ActivationArgs& args, const Stream& stream) {
-  const DeviceScope scope(args.u.device.index);
-  activation_kernel<kBackward><<<static_cast<unsigned>(args.threads * kCtasPerSm), kThreadsPerCta,
-                                 0, static_cast<cudaStream_t>(stream.native())>>>(p);
-  check_cuda(cudaGetLastError(), "activation_kernel");
+void launch_activation(const ActivationParams& p, const ActivationArgs& args,
+                       const Stream& stream) {
+  launch(p.row_weights == nullptr ? activation_kernel<kBackward, false>
+                                  : activation_kernel<kBackward, true>,
+         "activation_kernel", p, args.threads, args.u.device, stream);
 }
 
 }  // namespace
 
 void swiglu(const ActivationArgs& args, const Stream& stream) {
-  launch<false>(params(args), args, stream);
+  launch_activation<false>(params(args), args, stream);
 }
 
 void dswiglu(const ActivationArgs& args, const Stream& stream) {
@@ -50,7 +63,22 @@ void dswiglu(const ActivationArgs& args, const Stream& stream) {
   p.dh_stride = row_stride(args.dh);
   p.du = args.du.data;
   p.du_stride = row_stride(args.du);
-  launch<true>(p, args, stream);
+  p.drow_weights = static_cast<float*>(args.drow_weights.data);
+  p.zero_tail = args.tail == Tail::zero;
+  launch_activation<true>(p, args, stream);
+}
+
+void scale_rows(const ScaleRowsArgs& args, const Stream& stream) {
+  ScaleRowsParams p{};
+  p.rows = routed_rows(args.offs, args.y.shape[0]);
+  p.d = static_cast<std::int32_t>(args.y.shape[1]);
+  p.sums = static_cast<const float*>(args.sums.data);
+  p.sums_stride = row_stride(args.sums);
+  p.row_weights = static_cast<const float*>(args.row_weights.data);
+  p.y = args.y.data;
+  p.y_stride = row_stride(args.y);
+  p.zero_tail = args.tail == Tail::zero;
+  launch(scale_rows_kernel, "scale_rows_kernel", p, args.threads, args.y.device, stream);
 }
 
 }  // namespace moesaic::backends::cuda::launch

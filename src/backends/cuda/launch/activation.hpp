@@ -8,5 +8,6 @@ namespace moesaic::backends::cuda::launch {
 
 void swiglu(const ActivationArgs& args, const Stream& stream);
 void dswiglu(const ActivationArgs& args, const Stream& stream);
+void scale_rows(const ScaleRowsArgs& args, const Stream& stream);
 
 }  // namespace moesaic::backends::cuda::launch
