@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""moesaic.torch: the SwiGLU expert as a function and as a module, the caller's buffers, what save and
-recompute keep, and weights from and to Hugging Face. Checked against plain loops."""
+"""moesaic.torch: the SwiGLU expert as a function and as a module, weights of rows, the caller's buffers,
+what save and recompute keep, and weights from and to Hugging Face. Checked against plain loops."""
 
 import sys
 
@@ -47,6 +47,15 @@ check("x.grad", x.grad, dx)
 check("w_up_gate.grad", w_up_gate.grad, dw_up_gate)
 check("w_down.grad", w_down.grad, dw_down)
 assert not y[13:].any() and not x.grad[13:].any()
+
+# [row_weights]
+row_weights = torch.rand(16, requires_grad=True)  # float32; bfloat16 and float16 are converted
+y = mt.swiglu_mlp(x, w_up_gate, w_down, offs=offs, order="up_gate", row_weights=row_weights)
+y.backward(torch.ones_like(y))  # row_weights.grad too; zero in the tail
+# [/row_weights]
+check("y, weighted", y[:13], row_weights[:13, None].detach() * want.detach())
+check("row_weights.grad", row_weights.grad[:13], want.detach().sum(1))
+assert not row_weights.grad[13:].any()
 
 # [main_grad]
 up_gate_main, down_main = (torch.zeros(w.shape) for w in (w_up_gate, w_down))  # float32

@@ -21,7 +21,7 @@ extern "C" {
 
 /// Grows when a struct or a function below changes its meaning; moesaic_abi_version() of the
 /// library that is loaded must equal it.
-#define MOESAIC_ABI_VERSION 2
+#define MOESAIC_ABI_VERSION 3
 
 /// What every function that can fail returns. After anything but `moesaic_ok`,
 /// moesaic_last_error() says which argument, what was expected and what came.
@@ -162,6 +162,7 @@ typedef struct moesaic_expert_mlp_problem {
   int32_t reserved;                    ///< 0
   int64_t capacity_factor_millionths;  ///< 0 means 1,250,000.
   int64_t capacity_source_ranks;       ///< 0 means 1.
+  int32_t row_weights;                 ///< 0 or 1: rows of y have weights.
 } moesaic_expert_mlp_problem;
 
 /// See moesaic::ExpertMlpForwardArgs.
@@ -170,7 +171,8 @@ typedef struct moesaic_expert_mlp_forward_args {
   moesaic_tensor u;  ///< All zero with `recompute`.
   const moesaic_packed_weights* packed_up_gate;
   const moesaic_packed_weights* packed_down;
-  moesaic_workspace scratch;  ///< All zero: the intermediates lie in the workspace.
+  moesaic_workspace scratch;   ///< All zero: the intermediates lie in the workspace.
+  moesaic_tensor row_weights;  ///< f32 [M] with the problem's `row_weights`, else all zero.
 } moesaic_expert_mlp_forward_args;
 
 /// See moesaic::ExpertMlpBackwardArgs.
@@ -179,6 +181,8 @@ typedef struct moesaic_expert_mlp_backward_args {
   moesaic_tensor u;                        ///< All zero with `recompute`.
   moesaic_tensor dx, dw_up_gate, dw_down;  ///< Of rank 0: not wanted.
   moesaic_workspace scratch;               ///< All zero: the intermediates lie in the workspace.
+  moesaic_tensor row_weights;   ///< f32 [M] with the problem's `row_weights`, else all zero.
+  moesaic_tensor drow_weights;  ///< f32 [M]; of rank 0: not wanted.
 } moesaic_expert_mlp_backward_args;
 
 /// MOESAIC_ABI_VERSION of the library.
@@ -270,7 +274,7 @@ MOESAIC_API int moesaic_expert_mlp_pack_down(const moesaic_expert_mlp* plan,
 MOESAIC_API int moesaic_expert_mlp_forward(const moesaic_expert_mlp* plan,
                                            const moesaic_expert_mlp_forward_args* args,
                                            const moesaic_workspace* workspace, void* stream);
-/// dx, dw_up_gate and dw_down; dx may be the memory of x.
+/// dx, dw_up_gate, dw_down and drow_weights; dx may be the memory of x.
 MOESAIC_API int moesaic_expert_mlp_backward(const moesaic_expert_mlp* plan,
                                             const moesaic_expert_mlp_backward_args* args,
                                             const moesaic_workspace* workspace, void* stream);

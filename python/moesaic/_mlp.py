@@ -46,6 +46,16 @@ def check(views, order):
     return Call(x.dtype, x.device, experts, rows, d, h, order)
 
 
+def check_row_weights(view, call):
+    """One number for each row of the call."""
+    if view.dtype != "f32" or tuple(view.shape) != (call.rows,) or view.device != call.device:
+        kind, index = call.device
+        refuse("row_weights", f"f32 [{call.rows}] on {kind}" + (f":{index}" if kind != "cpu" else ""),
+               view)
+    if view.stride[0] != 1 and call.rows > 1:
+        refuse("row_weights", "stride [1]", view)
+
+
 def check_weights(name, view, shape, why=""):
     """Row-major [E, rows, columns] storage, of weights or of their gradient."""
     if tuple(view.shape) != shape:
@@ -66,15 +76,16 @@ def layout(args_type, views):
 class Plan:
     """A planned expert; shared freely between threads."""
 
-    def __init__(self, call, *, save, tail, wgrad_dtype=None, accumulate=False, num_sms=0,
-                 names=None):
+    def __init__(self, call, *, save, tail, row_weights=False, wgrad_dtype=None, accumulate=False,
+                 num_sms=0, names=None):
         self._library = library = _library.load()
         self._names = names
         problem = _library.ExpertMlpProblem(
             format=_gemm.FORMATS[call.dtype], order=ORDERS[call.order],
             activations=ACTIVATIONS["save" if save else "recompute"], tail=_gemm.TAILS[tail],
             wgrad_dtype=_gemm.DTYPES[wgrad_dtype or call.dtype], accumulate_wgrad=int(accumulate),
-            num_experts=call.experts, max_rows=call.rows, d=call.d, h=call.h)
+            num_experts=call.experts, max_rows=call.rows, d=call.d, h=call.h,
+            row_weights=int(row_weights))
         handle = ctypes.c_void_p()
         _library.check(library.moesaic_expert_mlp_create(
             problem, _gemm.to_device(call.device), _library.PlanOptions(num_sms=num_sms), handle),
@@ -102,13 +113,14 @@ class Plan:
             raise _library.error(status, self._names)
 
     def forward(self, shared, addresses, workspace, scratch, stream=None):
-        """`shared`: a layout of x, w_up_gate, w_down, offs, y, and of u where it is saved, whose
-        addresses come by the same names. `workspace`, `scratch`: (address, bytes)."""
+        """`shared`: a layout of x, w_up_gate, w_down, offs, y, of u where it is saved, and of
+        row_weights where there are some, whose addresses come by the same names. `workspace`,
+        `scratch`: (address, bytes)."""
         self._run(self._library.moesaic_expert_mlp_forward, shared, addresses, workspace, scratch,
                   stream)
 
     def backward(self, shared, addresses, workspace, scratch, stream=None):
-        """The same with dy, x, w_up_gate, w_down, offs, u, and those of dx, dw_up_gate and dw_down
-        that are wanted."""
+        """The same with dy, x, w_up_gate, w_down, offs, u, row_weights, and those of dx, dw_up_gate,
+        dw_down and drow_weights that are wanted."""
         self._run(self._library.moesaic_expert_mlp_backward, shared, addresses, workspace, scratch,
                   stream)

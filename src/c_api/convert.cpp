@@ -98,6 +98,7 @@ ExpertMlpProblem to_problem(const moesaic_expert_mlp_problem& problem) {
   result.strategy = to_enum("strategy", problem.strategy, Strategy::host_loop);
   result.capacity = to_capacity(problem.capacity_rule, problem.capacity_factor_millionths,
                                 problem.capacity_source_ranks);
+  result.row_weights = to_bool("row_weights", problem.row_weights);
   return result;
 }
 

@@ -22,6 +22,7 @@ moesaic::ExpertMlpForwardArgs to_args(const moesaic_expert_mlp_forward_args& arg
   result.packed_up_gate = to_packed(args.packed_up_gate);
   result.packed_down = to_packed(args.packed_down);
   result.scratch = to_workspace(args.scratch, device);
+  result.row_weights = to_const_view("row_weights", args.row_weights);
   return result;
 }
 
@@ -38,6 +39,8 @@ moesaic::ExpertMlpBackwardArgs to_args(const moesaic_expert_mlp_backward_args& a
   result.dw_up_gate = to_view("dw_up_gate", args.dw_up_gate);
   result.dw_down = to_view("dw_down", args.dw_down);
   result.scratch = to_workspace(args.scratch, device);
+  result.row_weights = to_const_view("row_weights", args.row_weights);
+  result.drow_weights = to_view("drow_weights", args.drow_weights);
   return result;
 }
 

@@ -129,6 +129,76 @@ TEST_F(ExpertMlp, ForwardAndBackwardAgreeWithTheFormula) {
   EXPECT_EQ(dx.at(3 * kWidth), 9.0F) << "the tail row was written";
 }
 
+/// Rows with weights 1, 2, 3: what they scale, and their gradient, which they do not.
+TEST_F(ExpertMlp, RowWeights) {
+  problem_.row_weights = 1;
+  problem_.tail = moesaic_tail_zero;
+  create();
+  const Constant x = Constant::matrix(kRows, kWidth, 0.5F);
+  const Constant w_up_gate(1, 2 * kHidden, kWidth, 0.25F);  // u = 1 everywhere
+  const Constant w_down(1, kWidth, kHidden, 0.125F);
+  const Constant y = Constant::matrix(kRows, kWidth, 9.0F);
+  const Constant u = Constant::matrix(kRows, 2 * kHidden, 0.0F);
+  float weights[kRows] = {1, 2, 3, NAN};
+  float gradient[kRows] = {9, 9, 9, 9};
+  moesaic_tensor vector{};
+  vector.dtype = moesaic_f32;
+  vector.rank = 1;
+  vector.shape[0] = kRows;
+  vector.stride[0] = 1;
+  moesaic_expert_mlp_forward_args forward{};
+  forward.x = x.view;
+  forward.w_up_gate = w_up_gate.view;
+  forward.w_down = w_down.view;
+  forward.offs = offs_view_;
+  forward.y = y.view;
+  forward.u = u.view;
+  moesaic_workspace memory = workspace(moesaic_expert_mlp_forward_workspace_bytes(plan_));
+  EXPECT_EQ(moesaic_expert_mlp_forward(plan_, &forward, &memory, nullptr),
+            moesaic_invalid_argument);
+  EXPECT_EQ(std::string(moesaic_last_error()).find("row_weights: expected f32 [4]"), 0U);
+  forward.row_weights = vector;
+  forward.row_weights.data = weights;
+  ASSERT_EQ(moesaic_expert_mlp_forward(plan_, &forward, &memory, nullptr), moesaic_ok)
+      << moesaic_last_error();
+  const double sigmoid = 1 / (1 + std::exp(-1.0));
+  for (int row = 0; row < 3; ++row) {
+    EXPECT_NEAR(y.at(row * kWidth), (row + 1) * sigmoid, 1e-6);
+  }
+  EXPECT_EQ(y.at(3 * kWidth), 0.0F) << "the tail row";
+
+  const Constant dy = Constant::matrix(kRows, kWidth, 1.0F);
+  const Constant dx = Constant::matrix(kRows, kWidth, 9.0F);
+  const Constant dw_down(1, kWidth, kHidden, 9.0F);
+  moesaic_expert_mlp_backward_args backward{};
+  backward.dy = dy.view;
+  backward.x = x.view;
+  backward.w_up_gate = w_up_gate.view;
+  backward.w_down = w_down.view;
+  backward.offs = offs_view_;
+  backward.u = u.view;
+  backward.dx = dx.view;
+  backward.dw_down = dw_down.view;
+  backward.row_weights = forward.row_weights;
+  backward.drow_weights = vector;
+  backward.drow_weights.data = gradient;
+  memory = workspace(moesaic_expert_mlp_backward_workspace_bytes(plan_));
+  ASSERT_EQ(moesaic_expert_mlp_backward(plan_, &backward, &memory, nullptr), moesaic_ok)
+      << moesaic_last_error();
+  EXPECT_NEAR(dw_down.at(0), (1 + 2 + 3) * sigmoid, 1e-5);
+  const double slope = sigmoid * (1 + 1 * (1 - sigmoid));
+  for (int row = 0; row < 3; ++row) {
+    EXPECT_NEAR(dx.at(row * kWidth), (row + 1) * 8 * 0.25 * (sigmoid + slope), 1e-5);
+    EXPECT_NEAR(gradient[row], 8 * sigmoid, 1e-5);  // dy · y of a weight of one
+  }
+  EXPECT_EQ(gradient[3], 0.0F) << "the tail row";
+
+  problem_.row_weights = 2;
+  moesaic_expert_mlp* none = nullptr;
+  EXPECT_EQ(moesaic_expert_mlp_create(&problem_, kCpu, nullptr, &none), moesaic_invalid_argument);
+  EXPECT_STREQ(moesaic_last_error(), "row_weights: expected 0 or 1, got 2");
+}
+
 TEST_F(ExpertMlp, OrderHasNoDefault) {
   for (const std::int32_t wrong : {0, 4, -1}) {
     problem_.order = wrong;

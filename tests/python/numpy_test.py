@@ -123,6 +123,22 @@ class Product(unittest.TestCase):
             np.testing.assert_allclose(y[:13], want[:13], rtol=1e-4, atol=1e-3)
             np.testing.assert_array_equal(y[13:], 0)
 
+    def test_row_weights(self):
+        counts, (d, h), rng = [5, 0, 6, 2], (64, 16), np.random.default_rng(5)
+        x, w_ug = integers(16, d, seed=1, dtype=np.float32), integers(4, 2 * h, d, seed=2, dtype=np.float32)
+        w_down = integers(4, d, h, seed=3, dtype=np.float32)
+        weights = rng.standard_normal(16).astype(np.float32)
+        weights[13:] = np.nan
+        plain = moesaic.swiglu_mlp(x, w_ug, w_down, offs=offsets(counts), order="up_gate")
+        y = moesaic.swiglu_mlp(x, w_ug, w_down, offs=offsets(counts), order="up_gate", row_weights=weights)
+        np.testing.assert_allclose(y[:13], weights[:13, None] * plain[:13], rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(y[13:], 0)
+        kept = np.full_like(y, 7)
+        moesaic.swiglu_mlp(x, w_ug, w_down, offs=offsets(counts), order="up_gate", row_weights=weights,
+                           out=kept)
+        np.testing.assert_array_equal(kept[:13], y[:13])
+        np.testing.assert_array_equal(kept[13:], 7)
+
 
 class Faults(unittest.TestCase):
     def test_wrong_offsets_are_reported_once(self):
@@ -150,6 +166,10 @@ class Refusals(unittest.TestCase):
         frozen.flags.writeable = False
         memory = np.zeros(8 * 16 * 2 + 72, np.uint8)
         odd = memory[-memory.ctypes.data % 64 + 2:][:256].view(BF16).reshape(8, 16)
+
+        def expert(row_weights):
+            return moesaic.swiglu_mlp(x, integers(2, 16, 16), integers(2, 16, 8), offs=offs,
+                                      order="up_gate", row_weights=row_weights)
         cases = {
             "mat_a: expected a NumPy array": lambda: moesaic.grouped_mm([1], b, offs=offs),
             "mat_a: expected \\[M, 16\\]": lambda: moesaic.grouped_mm(integers(8, 24), b, offs=offs),
@@ -173,6 +193,10 @@ class Refusals(unittest.TestCase):
             "mat_a: expected 8 rows": lambda: moesaic.wgrad(x, integers(9, 16), offs=offs),
             "out: expected a buffer": lambda: moesaic.wgrad(x, x, offs=offs, accumulate=True),
             "order: expected": lambda: moesaic.swiglu_mlp(x, w, w, offs=offs, order="gate"),
+            "row_weights: expected f32 \\[8\\] on cpu, got bf16": lambda: expert(np.ones(8, BF16)),
+            "row_weights: expected f32 \\[8\\] on cpu": lambda: expert(np.ones(9, np.float32)),
+            "row_weights: expected stride \\[1\\]": lambda: expert(np.ones(16, np.float32)[::2]),
+            "row_weights: expected a NumPy array": lambda: expert([1.0] * 8),
         }
         for message, call in cases.items():
             with self.subTest(message=message), self.assertRaisesRegex(moesaic.InvalidArgument, message):

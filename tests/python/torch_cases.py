@@ -89,9 +89,11 @@ SHARES = {BF16: (0.06, 2.0 ** -7), torch.float32: (2e-5, 2.0 ** -20)}
 
 
 class MlpCase:
-    """A routed SwiGLU expert with a tail of NaN rows, and its FP64 results of the rows before it."""
+    """A routed SwiGLU expert with a tail of NaN rows, and its FP64 results of the rows before it.
+    With `weighted` the rows have weights, NaN in the tail."""
 
-    def __init__(self, counts=(9, 0, 21), tail=6, d=64, h=48, order="up_gate", dtype=BF16):
+    def __init__(self, counts=(9, 0, 21), tail=6, d=64, h=48, order="up_gate", dtype=BF16,
+                 weighted=False):
         self.counts, self.used, self.order, self.dtype = list(counts), sum(counts), order, dtype
         self.rows = self.used + tail
         generator = torch.Generator().manual_seed(5)
@@ -104,20 +106,33 @@ class MlpCase:
         self.w_up_gate = normal(len(self.counts), 2 * h, d, scale=d ** -0.5)
         self.w_down = normal(len(self.counts), d, h, scale=h ** -0.5)
         self.offs = offsets(self.counts).to(MLP_DEVICE)
+        self.row_weights = None
+        if weighted:
+            self.row_weights = torch.randn(self.rows, generator=generator).to(MLP_DEVICE)
+            self.row_weights[2:3] = 0
+            self.row_weights[self.used:] = float("nan")
+
+    @property
+    def inputs(self):
+        tensors = (self.x, self.w_up_gate, self.w_down)
+        return tensors if self.row_weights is None else (*tensors, self.row_weights)
 
     def leaves(self):
-        return [tensor.clone().requires_grad_() for tensor in (self.x, self.w_up_gate, self.w_down)]
+        return [tensor.clone().requires_grad_() for tensor in self.inputs]
 
-    def run(self, x, w_up_gate, w_down, **options):
-        return m.swiglu_mlp(x, w_up_gate, w_down, offs=self.offs, order=self.order, **options)
+    def run(self, x, w_up_gate, w_down, row_weights=None, **options):
+        return m.swiglu_mlp(x, w_up_gate, w_down, offs=self.offs, order=self.order,
+                            row_weights=row_weights, **options)
 
     def forward(self, **options):
-        return self.run(self.x, self.w_up_gate, self.w_down, **options)
+        return self.run(*self.inputs, **options)
 
     def _exact(self):
-        leaves = [tensor.double().requires_grad_() for tensor in
-                  (self.x[:self.used], self.w_up_gate, self.w_down)]
-        x, w_up_gate, w_down = leaves
+        leaves = [tensor.double().requires_grad_() for tensor in self.inputs]
+        x, w_up_gate, w_down, *row_weights = leaves
+        x = leaves[0] = x.detach()[:self.used].requires_grad_()
+        if row_weights:
+            leaves[3] = row_weights[0].detach()[:self.used].requires_grad_()
         h = w_down.shape[2]
         rows = [x[:0] @ w_down[0] @ w_down[0].t()]  # a graph also where no expert has rows
         for expert, low, high in segments(self.counts):
@@ -125,7 +140,8 @@ class MlpCase:
             up, gate = {"up_gate": (u[:, :h], u[:, h:]), "gate_up": (u[:, h:], u[:, :h]),
                         "interleaved": (u[:, ::2], u[:, 1::2])}[self.order]
             rows.append((up * torch.nn.functional.silu(gate)) @ w_down[expert].t())
-        return leaves, torch.cat(rows)
+        y = torch.cat(rows)
+        return leaves, y * leaves[3][:, None] if row_weights else y
 
     @property
     def y(self):
@@ -133,7 +149,7 @@ class MlpCase:
 
     @property
     def gradients(self):
-        """Of x, w_up_gate and w_down."""
+        """Of x, w_up_gate and w_down, and of row_weights where there are some."""
         leaves, y = self._exact()
         found = torch.autograd.grad(y, leaves, self.dy[:self.used].double(), allow_unused=True)
         return [torch.zeros_like(leaf) if gradient is None else gradient
@@ -145,7 +161,7 @@ class MlpCase:
         test.assertEqual(got.dim(), want.dim(), what)
         got = got[:len(want)].double()
         test.assertEqual(tuple(got.shape), tuple(want.shape), what)
-        rms = want.pow(2).mean((-1,) if want.dim() == 2 else (-2, -1), keepdim=True).sqrt()
+        rms = want.pow(2).mean((-1,) if want.dim() <= 2 else (-2, -1), keepdim=True).sqrt()
         allowed = share * rms + ulps * want.abs() + 1e-9
         worst = ((got - want).abs() / allowed).nan_to_num(1e9).max().item() if want.numel() else 0
         test.assertLess(worst, 1, what)

@@ -25,7 +25,7 @@ class Tracing(MoesaicTest):
                                   (*inputs, torch.zeros_like(case.x), "gate_up", save))
             _, u = ops.swiglu_mlp(*inputs, "gate_up", save)
             u = u if save else None
-            for wanted in ((True, True, True), (False, True, False)):
+            for wanted in ((True, True, True, False), (False, True, False, False)):
                 torch.library.opcheck(ops.swiglu_mlp_backward,
                                       (case.dy, *inputs, u, "gate_up", wanted))
             main = torch.zeros(case.w_down.shape, device=MLP_DEVICE)
@@ -211,7 +211,15 @@ class Refusals(MoesaicTest):
             "x_rows: expected int32": dict(x_rows=offs[None]),
             "x_rows: expected a tensor": dict(x_rows=[0, 1]),
             "out: expected \\[3, 64\\]": dict(x_rows=offs, out=x.clone()),
-            "row_weights: expected None": dict(row_weights=x[:, 0]),
+            "row_weights: expected a tensor": dict(row_weights=[1.0] * 30),
+            "row_weights: expected float32, bfloat16 or float16 \\[30\\], one for each row": dict(
+                row_weights=x[:29, 0]),
+            "row_weights: expected float32, bfloat16 or float16 \\[3\\]": dict(
+                x_rows=offs, row_weights=x[:, 0]),
+            "row_weights: expected .* got bf16 \\[30, 1\\]": dict(row_weights=x[:, :1]),
+            "row_weights: expected float32, bfloat16 or float16 .* got float64": dict(
+                row_weights=x[:, 0].double()),
+            "row_weights: expected memory on": dict(row_weights=torch.empty(30, device="meta")),
             "out: expected \\[30, 64\\]": dict(out=x[:20].clone()),
             "out: expected memory apart from x": dict(out=x),
             "out: expected a tensor that requires no": dict(out=trained[0]),

@@ -25,7 +25,10 @@ def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, recompute=False, x_rows=Non
     x_rows           integers [M]: which row of x, now [T, d], each row is. Backward keeps x and not
                      the M rows, which exist only while a call runs. A row of x may come any number
                      of times; an index outside of x is a row of zeros without a gradient.
-    row_weights      None; weights of the rows are not written yet.
+    row_weights      float32, bfloat16 or float16 [M]: what each row of the result is multiplied by,
+                     in FP32 and before it is rounded. Differentiable; those of rows at or past
+                     offs[-1] are never read and have a gradient of zero. Under autocast they stay as
+                     they are. Costs 4*M*d bytes while the call runs.
     out              receives the result; what comes back shares its memory.
     input_grad_out   receives the gradient of x in backward; may be the memory of x.
     w_up_gate_grad_out, w_down_grad_out
@@ -39,13 +42,13 @@ def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, recompute=False, x_rows=Non
     argument's name before anything is launched.
     """
     _arguments.check_tensors(x=x, w_up_gate=w_up_gate, w_down=w_down, offs=offs)
-    if row_weights is not None:
-        refuse("row_weights", "None (not written yet)", type(row_weights).__name__)
     if x_rows is not None:
         _check_x_rows(x_rows, x)
+    if row_weights is not None:
+        row_weights = _as_row_weights(row_weights, x if x_rows is None else x_rows)
     buffers = _mlp_ops.Buffers(out, input_grad_out, w_up_gate_grad_out, w_down_grad_out)
-    return run((x, w_up_gate, w_down, offs), _routing.Gather(x_rows), order, recompute, buffers,
-               accumulate_wgrad)
+    return run((x, w_up_gate, w_down, offs, row_weights), _routing.Gather(x_rows), order, recompute,
+               buffers, accumulate_wgrad)
 
 
 def _check_x_rows(x_rows, x):
@@ -58,16 +61,30 @@ def _check_x_rows(x_rows, x):
         refuse("x", "2 dimensions, [T, d]", _execute.view("x", x))
 
 
+def _as_row_weights(row_weights, rows):
+    """As the kernels read them, one for each of `rows`."""
+    _arguments.check_tensors(row_weights=row_weights)
+    if (row_weights.dtype not in (torch.float32, torch.bfloat16, torch.float16) or
+            row_weights.shape != rows.shape[:1]):
+        refuse("row_weights", f"float32, bfloat16 or float16 {list(rows.shape[:1])}, one for each row",
+               _execute.view("row_weights", row_weights))
+    if row_weights.device != rows.device:
+        refuse("row_weights", f"memory on {rows.device}", f"memory on {row_weights.device}")
+    return row_weights.to(torch.float32).contiguous()
+
+
 def run(inputs, gather, order, recompute, buffers, accumulate_wgrad):
     """swiglu_mlp where `gather` may come from a routing."""
     x, w_up_gate, w_down = _arguments.autocast(*inputs[:3])
-    inputs = (x, w_up_gate, w_down, inputs[3])
+    offs, row_weights = inputs[3:]
+    inputs = (x, w_up_gate, w_down, offs, row_weights)
     if accumulate_wgrad and buffers.w_up_gate_grad is None and buffers.w_down_grad is None:
         refuse("w_up_gate_grad_out", "a buffer, or one for w_down_grad_out, since accumulate_wgrad "
                "is True", None)
     if any(buffer is not None for buffer in buffers):
         _check_buffers(inputs, gather, buffers, order)
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs[:3]):
+    differentiable = inputs[:3] if row_weights is None else (*inputs[:3], row_weights)
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in differentiable):
         return _mlp_ops.SwigluMlp.apply(*inputs, gather, order, bool(recompute), buffers,
                                         bool(accumulate_wgrad))
     y, _ = _mlp_ops.forward((_routing.take(x, gather), *inputs[1:]), buffers.out, order, False,
@@ -77,8 +94,8 @@ def run(inputs, gather, order, recompute, buffers, accumulate_wgrad):
 
 def _check_buffers(inputs, gather, buffers, order):
     """All of them, those of backward too."""
-    x, w_up_gate, w_down, _ = inputs
-    _mlp_execute.describe(*inputs, order)
+    x, w_up_gate, w_down, offs, _ = inputs
+    _mlp_execute.describe(x, w_up_gate, w_down, offs, order)
     if buffers.out is not None:
         rows = x.shape[0] if gather.token_of_row is None else gather.token_of_row.shape[0]
         _arguments.check_buffer("out", buffers.out, x)

@@ -13,11 +13,16 @@ from . import _execute, _workspace
 _NAMES = {"y": "out", "dy": "grad_out", "dx": "input_grad_out", "dw_up_gate": "w_up_gate_grad_out",
           "dw_down": "w_down_grad_out"}
 
+GRADIENTS = ("dx", "dw_up_gate", "dw_down", "drow_weights")
 
-def describe(x, w_up_gate, w_down, offs, order):
+
+def describe(x, w_up_gate, w_down, offs, order, row_weights=None):
     """The checked call; works on fake tensors too."""
     tensors = dict(zip(_mlp.INPUTS, (x, w_up_gate, w_down, offs)))
-    return _mlp.check({name: _execute.view(name, tensor) for name, tensor in tensors.items()}, order)
+    call = _mlp.check({name: _execute.view(name, tensor) for name, tensor in tensors.items()}, order)
+    if row_weights is not None:
+        _mlp.check_row_weights(_execute.view("row_weights", row_weights), call)
+    return call
 
 
 class _Entry:
@@ -37,7 +42,7 @@ def _entry(kind, tensors, call_tensors, order, args_type, **options):
              for name, tensor in tensors.items()))
     entry = _execute.plans.get(key)
     if entry is None:
-        call = describe(*call_tensors, order)
+        call = describe(*call_tensors, order, tensors.get("row_weights"))
         entry = _execute.remember(key, _Entry(call, tensors, args_type, **options))
     return entry
 
@@ -56,7 +61,7 @@ def _launch(entry, run, tensors, workspace_bytes, scratch_bytes):
     return run(entry.layout, addresses, workspace, scratch, stream)
 
 
-def forward(x, w_up_gate, w_down, offs, out, order, save, zero_tail):
+def forward(x, w_up_gate, w_down, offs, out, order, save, zero_tail, row_weights=None):
     """(y, u): y is `out` or a fresh tensor, u [M, 2h] what backward reads, or None unless saved."""
     inputs = (x, w_up_gate, w_down, offs)
     if x.dim() != 2 or w_up_gate.dim() != 3:
@@ -67,8 +72,10 @@ def forward(x, w_up_gate, w_down, offs, out, order, save, zero_tail):
     if save:
         u = tensors["u"] = torch.empty((x.shape[0], w_up_gate.shape[1]), dtype=x.dtype,
                                        device=x.device)
+    if row_weights is not None:
+        tensors["row_weights"] = row_weights
     entry = _entry("mlp", tensors, inputs, order, _library.ExpertMlpForwardArgs, save=save,
-                   tail="zero" if zero_tail else "leave")
+                   tail="zero" if zero_tail else "leave", row_weights=row_weights is not None)
     if out is not None:
         _execute.increment_version(out)
     plan = entry.plan
@@ -76,20 +83,23 @@ def forward(x, w_up_gate, w_down, offs, out, order, save, zero_tail):
     return tensors["y"], u
 
 
-def backward(grad, x, w_up_gate, w_down, offs, u, gradients, order, zero_tail, accumulate):
-    """Writes those of `gradients` (dx, dw_up_gate, dw_down) that are not None."""
+def backward(grad, x, w_up_gate, w_down, offs, u, gradients, order, zero_tail, accumulate,
+             row_weights=None):
+    """Writes those of `gradients` (dx, dw_up_gate, dw_down, drow_weights) that are not None."""
     inputs = (x, w_up_gate, w_down, offs)
     tensors = dict(zip(_mlp.INPUTS, inputs))
     tensors["dy"] = grad
     if u is not None:
         tensors["u"] = u
-    written = {name: tensor for name, tensor in zip(("dx", "dw_up_gate", "dw_down"), gradients)
-               if tensor is not None}
+    if row_weights is not None:
+        tensors["row_weights"] = row_weights
+    written = {name: tensor for name, tensor in zip(GRADIENTS, gradients) if tensor is not None}
     tensors.update(written)
-    weights = [tensor for name, tensor in written.items() if name != "dx"]
+    weights = [tensor for name, tensor in written.items() if name.startswith("dw_")]
     dtype = weights[0].dtype if weights else x.dtype
     entry = _entry("mlp backward", tensors, inputs, order, _library.ExpertMlpBackwardArgs,
                    save=u is not None, tail="zero" if zero_tail else "leave",
+                   row_weights=row_weights is not None,
                    wgrad_dtype=_execute.dtype_name(dtype), accumulate=accumulate)
     for tensor in written.values():
         _execute.increment_version(tensor)

@@ -2,27 +2,29 @@
 """torch.ops.moesaic.swiglu_mlp*: the SwiGLU expert as operators, and its derivative.
 
 U, where it is saved, is a result of the forward operators, [0, 2h] where it is not. A gradient that
-is not wanted is an empty tensor.
+is not wanted is an empty tensor. row_weights are float32 [M].
 """
 
 from typing import NamedTuple, Optional
 
 import torch
 
-from .._errors import Unsupported
+from .._errors import Unsupported, refuse
 from . import _execute, _mlp_execute, _ops, _routing
 
 _INPUTS = "Tensor x, Tensor w_up_gate, Tensor w_down, Tensor offs"
 _library = _ops.library
-_library.define(f"swiglu_mlp({_INPUTS}, str order, bool save, bool zero_tail=True) "
-                "-> (Tensor, Tensor)", tags=_ops.TAGS)
-_library.define(f"swiglu_mlp_out({_INPUTS}, Tensor(a!) out, str order, bool save) -> Tensor",
-                tags=_ops.TAGS)
+_library.define(f"swiglu_mlp({_INPUTS}, str order, bool save, bool zero_tail=True, "
+                "Tensor? row_weights=None) -> (Tensor, Tensor)", tags=_ops.TAGS)
+_library.define(f"swiglu_mlp_out({_INPUTS}, Tensor(a!) out, str order, bool save, "
+                "Tensor? row_weights=None) -> Tensor", tags=_ops.TAGS)
 _library.define(f"swiglu_mlp_backward(Tensor grad_out, {_INPUTS}, Tensor? u, str order, "
-                "bool[3] wanted) -> (Tensor, Tensor, Tensor)", tags=_ops.TAGS)
+                "bool[4] wanted, Tensor? row_weights=None) -> (Tensor, Tensor, Tensor, Tensor)",
+                tags=_ops.TAGS)
 _library.define(f"swiglu_mlp_backward_out(Tensor grad_out, {_INPUTS}, Tensor? u, Tensor(a!)? dx, "
                 "Tensor(b!)? dw_up_gate, Tensor(c!)? dw_down, str order, bool zero_tail=False, "
-                "bool accumulate=False) -> ()", tags=_ops.TAGS)
+                "bool accumulate=False, Tensor? row_weights=None, Tensor(d!)? drow_weights=None) "
+                "-> ()", tags=_ops.TAGS)
 
 
 class Buffers(NamedTuple):
@@ -37,32 +39,36 @@ def _unsaved(x, w_up_gate):
     return x.new_empty((0, w_up_gate.shape[1]))
 
 
-def _swiglu_mlp(x, w_up_gate, w_down, offs, order, save, zero_tail=True):
-    y, u = _mlp_execute.forward(x, w_up_gate, w_down, offs, None, order, save, zero_tail)
+def _swiglu_mlp(x, w_up_gate, w_down, offs, order, save, zero_tail=True, row_weights=None):
+    y, u = _mlp_execute.forward(x, w_up_gate, w_down, offs, None, order, save, zero_tail, row_weights)
     return y, _unsaved(x, w_up_gate) if u is None else u
 
 
-def _swiglu_mlp_out(x, w_up_gate, w_down, offs, out, order, save):
-    _, u = _mlp_execute.forward(x, w_up_gate, w_down, offs, out, order, save, False)
+def _swiglu_mlp_out(x, w_up_gate, w_down, offs, out, order, save, row_weights=None):
+    _, u = _mlp_execute.forward(x, w_up_gate, w_down, offs, out, order, save, False, row_weights)
     return _unsaved(x, w_up_gate) if u is None else u
 
 
-def _gradients_like(x, w_up_gate, w_down, wanted):
-    """Fresh dense gradients of (x, w_up_gate, w_down); None where none is wanted."""
+def _gradients_like(x, w_up_gate, w_down, row_weights, wanted):
+    """Fresh dense gradients of the four; None where none is wanted."""
+    if wanted[3] and row_weights is None:
+        refuse("row_weights", "a tensor, since its gradient is wanted", None)
     return tuple(torch.empty(like.shape, dtype=like.dtype, device=like.device) if want else None
-                 for like, want in zip((x, w_up_gate, w_down), wanted))
+                 for like, want in zip((x, w_up_gate, w_down, row_weights), wanted))
 
 
-def _backward(grad_out, x, w_up_gate, w_down, offs, u, order, wanted):
-    gradients = _gradients_like(x, w_up_gate, w_down, wanted)
-    _mlp_execute.backward(grad_out, x, w_up_gate, w_down, offs, u, gradients, order, True, False)
+def _backward(grad_out, x, w_up_gate, w_down, offs, u, order, wanted, row_weights=None):
+    gradients = _gradients_like(x, w_up_gate, w_down, row_weights, wanted)
+    _mlp_execute.backward(grad_out, x, w_up_gate, w_down, offs, u, gradients, order, True, False,
+                          row_weights)
     return tuple(x.new_empty(0) if gradient is None else gradient for gradient in gradients)
 
 
 def _backward_out(grad_out, x, w_up_gate, w_down, offs, u, dx, dw_up_gate, dw_down, order,
-                  zero_tail=False, accumulate=False):
-    _mlp_execute.backward(grad_out, x, w_up_gate, w_down, offs, u, (dx, dw_up_gate, dw_down), order,
-                          zero_tail, accumulate)
+                  zero_tail=False, accumulate=False, row_weights=None, drow_weights=None):
+    _mlp_execute.backward(grad_out, x, w_up_gate, w_down, offs, u,
+                          (dx, dw_up_gate, dw_down, drow_weights), order, zero_tail, accumulate,
+                          row_weights)
 
 
 for _name, _kernel in (("swiglu_mlp", _swiglu_mlp), ("swiglu_mlp_out", _swiglu_mlp_out),
@@ -77,28 +83,28 @@ def _fake_u(x, w_up_gate, save):
 
 
 @torch.library.register_fake("moesaic::swiglu_mlp", lib=_library)
-def _(x, w_up_gate, w_down, offs, order, save, zero_tail=True):
-    _mlp_execute.describe(x, w_up_gate, w_down, offs, order)
+def _(x, w_up_gate, w_down, offs, order, save, zero_tail=True, row_weights=None):
+    _mlp_execute.describe(x, w_up_gate, w_down, offs, order, row_weights)
     return x.new_empty(x.shape), _fake_u(x, w_up_gate, save)
 
 
 @torch.library.register_fake("moesaic::swiglu_mlp_out", lib=_library)
-def _(x, w_up_gate, w_down, offs, out, order, save):
-    _mlp_execute.describe(x, w_up_gate, w_down, offs, order)
+def _(x, w_up_gate, w_down, offs, out, order, save, row_weights=None):
+    _mlp_execute.describe(x, w_up_gate, w_down, offs, order, row_weights)
     return _fake_u(x, w_up_gate, save)
 
 
 @torch.library.register_fake("moesaic::swiglu_mlp_backward", lib=_library)
-def _(grad_out, x, w_up_gate, w_down, offs, u, order, wanted):
-    _mlp_execute.describe(x, w_up_gate, w_down, offs, order)
+def _(grad_out, x, w_up_gate, w_down, offs, u, order, wanted, row_weights=None):
+    _mlp_execute.describe(x, w_up_gate, w_down, offs, order, row_weights)
     return tuple(x.new_empty(0) if gradient is None else gradient
-                 for gradient in _gradients_like(x, w_up_gate, w_down, wanted))
+                 for gradient in _gradients_like(x, w_up_gate, w_down, row_weights, wanted))
 
 
 @torch.library.register_fake("moesaic::swiglu_mlp_backward_out", lib=_library)
 def _(grad_out, x, w_up_gate, w_down, offs, u, dx, dw_up_gate, dw_down, order, zero_tail=False,
-      accumulate=False):
-    _mlp_execute.describe(x, w_up_gate, w_down, offs, order)
+      accumulate=False, row_weights=None, drow_weights=None):
+    _mlp_execute.describe(x, w_up_gate, w_down, offs, order, row_weights)
 
 
 def _refuse_second(*_):
@@ -107,27 +113,29 @@ def _refuse_second(*_):
 
 
 def _run_backward(grad, inputs, wanted, order):
-    """Fresh gradients, None where none is wanted."""
-    x, w_up_gate, w_down, offs, u = inputs
+    """Fresh gradients of x, both weights and row_weights, None where none is wanted."""
+    x, w_up_gate, w_down, offs, row_weights, u = inputs
     grad = _ops.as_rows(grad, x.dtype)
     found = torch.ops.moesaic.swiglu_mlp_backward(grad, x, w_up_gate, w_down, offs, u, order,
-                                                  list(wanted))
+                                                  list(wanted), row_weights)
     return tuple(gradient if want else None for gradient, want in zip(found, wanted))
 
 
 def _save(ctx, inputs, output):
-    x, w_up_gate, w_down, offs, ctx.order, ctx.saved_u, _ = inputs
+    x, w_up_gate, w_down, offs, ctx.order, ctx.saved_u, _, row_weights = inputs
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(output[1])
-    ctx.save_for_backward(x, w_up_gate, w_down, offs, *(output[1:] if ctx.saved_u else ()))
+    ctx.save_for_backward(x, w_up_gate, w_down, offs, row_weights,
+                          *(output[1:] if ctx.saved_u else ()))
 
 
 def _swiglu_mlp_backward(ctx, grad, _):
-    gradients = None, None, None
+    gradients = None, None, None, None
     if grad is not None:
         inputs = ctx.saved_tensors if ctx.saved_u else (*ctx.saved_tensors, None)
-        gradients = _run_backward(grad, inputs, ctx.needs_input_grad[:3], ctx.order)
-    return *gradients, None, None, None, None
+        needs = ctx.needs_input_grad  # ends where the caller's arguments do
+        gradients = _run_backward(grad, inputs, (*needs[:3], any(needs[7:])), ctx.order)
+    return *gradients[:3], None, None, None, None, gradients[3]
 
 
 torch.library.register_autograd("moesaic::swiglu_mlp", _swiglu_mlp_backward, setup_context=_save,
@@ -137,12 +145,13 @@ torch.library.register_autograd("moesaic::swiglu_mlp_backward", _refuse_second, 
 
 def forward(inputs, out, order, save, zero_tail):
     """(y, u), by the shortest way there is; u is None unless saved."""
-    if _execute.is_plain(*inputs[:2], inputs[3], out) and _execute.is_plain(*inputs[1:]):
-        return _mlp_execute.forward(*inputs, out, order, save, zero_tail)
+    *tensors, row_weights = inputs
+    if _execute.is_plain(*tensors[:2], tensors[3], out) and _execute.is_plain(*tensors[1:], row_weights):
+        return _mlp_execute.forward(*tensors, out, order, save, zero_tail, row_weights)
     if out is None:
-        y, u = torch.ops.moesaic.swiglu_mlp(*inputs, order, save, zero_tail)
+        y, u = torch.ops.moesaic.swiglu_mlp(*tensors, order, save, zero_tail, row_weights)
     else:
-        u = torch.ops.moesaic.swiglu_mlp_out(*inputs, out, order, save)
+        u = torch.ops.moesaic.swiglu_mlp_out(*tensors, out, order, save, row_weights)
         y = out
     return y, u if save else None
 
@@ -151,12 +160,14 @@ class SwigluMlp(torch.autograd.Function):
     """The differentiable expert, over buffers of the caller too, which take no part in autograd."""
 
     @staticmethod
-    def forward(ctx, x, w_up_gate, w_down, offs, gather, order, recompute, buffers, accumulate):
+    def forward(ctx, x, w_up_gate, w_down, offs, row_weights, gather, order, recompute, buffers,
+                accumulate):
         ctx.order, ctx.buffers, ctx.accumulate = order, buffers, accumulate
-        inputs = (_routing.take(x, gather), w_up_gate, w_down, offs)
+        inputs = (_routing.take(x, gather), w_up_gate, w_down, offs, row_weights)
         y, u = forward(inputs, buffers.out, order, not recompute, buffers.out is None)
         ctx.top_k = gather.top_k
-        ctx.save_for_backward(x, w_up_gate, w_down, offs, u, gather.token_of_row, gather.row_of_route)
+        ctx.save_for_backward(x, w_up_gate, w_down, offs, row_weights, u, gather.token_of_row,
+                              gather.row_of_route)
         return y if buffers.out is None else buffers.out.detach()
 
     @staticmethod
@@ -164,24 +175,29 @@ class SwigluMlp(torch.autograd.Function):
         x, *others, token_of_row, row_of_route = ctx.saved_tensors
         gather = _routing.Gather(token_of_row, row_of_route, ctx.top_k)
         inputs = (_routing.take(x, gather), *others)
-        buffers, wanted = ctx.buffers, ctx.needs_input_grad[:3]
+        needs = ctx.needs_input_grad
+        buffers, wanted = ctx.buffers, (*needs[:3], needs[4])
         if all(buffer is None for buffer in buffers[1:]):
-            dx, *dw = _run_backward(grad, inputs, wanted, ctx.order)
+            dx, *dw, drow_weights = _run_backward(grad, inputs, wanted, ctx.order)
         else:
             given = buffers if token_of_row is None else buffers._replace(input_grad=None)
-            dx, *dw = Managed.apply(grad, *inputs, wanted, ctx.order, given, ctx.accumulate)
+            dx, *dw, drow_weights = Managed.apply(grad, *inputs, wanted, ctx.order, given,
+                                                  ctx.accumulate)
         if dx is not None and token_of_row is not None:
             dx = _routing.sum_rows(dx, gather, x.shape[0])
             if buffers.input_grad is not None:
                 dx = buffers.input_grad.copy_(dx).detach()
-        return dx, *dw, None, None, None, None, None, None
+        if drow_weights is not None:
+            drow_weights = _routing.zero_rows_of_nobody(drow_weights, gather, x.shape[0])
+        return dx, *dw, None, drow_weights, None, None, None, None, None
 
 
 class Managed(torch.autograd.Function):
     """The backward that writes into buffers of the caller; a Function only to refuse a second."""
 
     @staticmethod
-    def forward(ctx, grad, x, w_up_gate, w_down, offs, u, wanted, order, buffers, accumulate):
+    def forward(ctx, grad, x, w_up_gate, w_down, offs, row_weights, u, wanted, order, buffers,
+                accumulate):
         grad = _ops.as_rows(grad, x.dtype)
         given = buffers[1:]
         # One launch writes both weight gradients: beside a buffer, a fresh one is of its type.
@@ -192,11 +208,15 @@ class Managed(torch.autograd.Function):
                 make = torch.zeros if accumulate and like is not x else torch.empty
                 buffer = make(like.shape, dtype=x.dtype if like is x else dtype, device=x.device)
             targets.append(buffer if want else None)
+        # The launch leaves the tail of dx in a buffer as it is, and so that of drow_weights.
+        drow_weights = torch.zeros_like(row_weights) if wanted[3] else None
         torch.ops.moesaic.swiglu_mlp_backward_out(grad, x, w_up_gate, w_down, offs, u, *targets,
-                                                  order, given[0] is None, accumulate)
+                                                  order, given[0] is None, accumulate, row_weights,
+                                                  drow_weights)
         dx, dw_up_gate, dw_down = targets
         return (None if dx is None else dx.detach(),
                 dw_up_gate.to(x.dtype) if wanted[1] and given[1] is None else None,
-                dw_down.to(x.dtype) if wanted[2] and given[2] is None else None)
+                dw_down.to(x.dtype) if wanted[2] and given[2] is None else None,
+                drow_weights)
 
     backward = staticmethod(_refuse_second)

@@ -57,6 +57,13 @@ def take(tokens, gather):
     return rows.masked_fill_(_nobody(gather, tokens.shape[0]), 0)
 
 
+def zero_rows_of_nobody(row_numbers, gather, num_tokens):
+    """One number per row; that of a row of no token depends on nothing."""
+    if gather.token_of_row is None or gather.row_of_route is not None:
+        return row_numbers
+    return row_numbers.masked_fill(_nobody(gather, num_tokens).squeeze(1), 0)
+
+
 def sum_rows(rows, gather, num_tokens):
     """What `take` does, the other way: each token's rows summed, in FP32 and in one order."""
     if gather.row_of_route is not None:

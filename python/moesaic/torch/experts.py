@@ -17,7 +17,8 @@ class SwiGLUExperts(torch.nn.Module):
     w_up_gate is [E, 2h, d], its lines as `order` says ("up_gate", "gate_up" or "interleaved"; no
     default), w_down [E, d, h]. With `recompute` backward computes U again instead of keeping it.
 
-    Called with rows already sorted by expert, it is swiglu_mlp and takes its buffers:
+    Called with rows already sorted by expert, it is swiglu_mlp and takes its buffers, x_rows and
+    row_weights:
         experts(x, offs=offs) -> [M, d]
     Called with tokens and where they go, it sorts them, without a host synchronization, and returns
     the sum of each token's experts, weighted. This is the call of the experts of a Hugging Face
@@ -74,7 +75,7 @@ class SwiGLUExperts(torch.nn.Module):
             return _mlp.swiglu_mlp(hidden_states, self.w_up_gate, self.w_down, offs=offs, order=self.order,
                               recompute=self.recompute, **buffers)
         for argument in buffers:
-            refuse(argument, "offs beside it: buffers are for rows that are sorted", "no offs")
+            refuse(argument, "offs beside it: it is for rows that are sorted", "no offs")
         return self._routed(hidden_states, top_k_index, top_k_weights)
 
     def _routed(self, hidden_states, top_k_index, top_k_weights):
@@ -93,8 +94,8 @@ class SwiGLUExperts(torch.nn.Module):
             refuse("top_k_weights", f"{list(top_k_index.shape)}, as top_k_index",
                    list(top_k_weights.shape))
         routing = _routing.sort_routes(top_k_index, self.num_experts)
-        rows = _mlp.run((tokens, self.w_up_gate, self.w_down, routing.offs), routing.gather, self.order,
-                        self.recompute, _mlp_ops.Buffers(), False)
+        rows = _mlp.run((tokens, self.w_up_gate, self.w_down, routing.offs, None), routing.gather,
+                        self.order, self.recompute, _mlp_ops.Buffers(), False)
         summed = _routing.to_tokens(rows, top_k_weights.reshape(-1, top_k), routing)
         return summed.to(hidden_states.dtype).view(hidden_states.shape)
 
