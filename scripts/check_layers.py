@@ -56,7 +56,7 @@ GROUPS = {
     "DEVICE": "STD CUDA PUBLIC src/math/ src/backends/cuda/ptx/ src/backends/cuda/sm90_*",
     "TEST": "STD C POSIX CUDA include/moesaic/ src/math/ tests/support/ {OWN} gtest/ gmock/ nlohmann/"
             " zlib.h omp.h",
-    "CUDA": "cuda* cooperative_groups* cub/* nv/* cublas* nvml.h",
+    "CUDA": "cuda* cooperative_groups* cub/* nv/* nvtx3/* cublas* nvml.h",
     "POSIX": "unistd.h fcntl.h glob.h dlfcn.h sys/ pthread.h sched.h cpuid.h",
     "C": "assert.h stddef.h stdint.h stdbool.h stdio.h stdlib.h string.h math.h",
 }

@@ -170,6 +170,9 @@ class Backend {
   [[nodiscard]] virtual std::unique_ptr<TelemetrySource> telemetry(Device device,
                                                                    std::string& why_none) const;
   [[nodiscard]] virtual DeviceCircumstances circumstances(Device device) const;
+  /// Names what this thread enqueues until end_range(), for profilers. False where none looks.
+  virtual bool begin_range(const char* /*name*/) const noexcept { return false; }
+  virtual void end_range() const noexcept {}
 };
 
 }  // namespace backends

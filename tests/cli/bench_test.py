@@ -159,12 +159,15 @@ class Refusals(CliTest):
         self.refused("bench", "counts:1", *shape, "--json", words=("--json", "value"))
         self.refused("bench", "counts:1", *shape, "--json", self.folder / "no" / "file", words=("--json", "file"))
         self.refused("bench", "counts:0,0", *shape, words=("rows", "counts:0,0"))
+        self.refused("bench", "counts:1", *shape, "--profile", "--json", "-", words=("--profile", "without --json"))
+        self.refused("bench", "counts:1", *shape, "--profile", *CPU, words=("--profile", "CUDA device", "--backend cpu"))
 
     def test_no_device(self):
         result = self.cli("info", "--json")
         if any(d["device"] != "cpu" for d in json.loads(result.out)["devices"]):
             self.skipTest("there is a CUDA device here")
         result = self.refused("bench", "counts:1", "--shape", "d=64,h=32", "--backend", "cuda", code=3, words=("--backend cuda",))
+        self.refused("bench", "counts:1", "--shape", "d=64,h=32", "--profile", code=3, words=("CUDA device",))
         self.assertEqual(result.err.count("no CUDA device"), 0)
 
 

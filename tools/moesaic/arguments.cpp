@@ -204,6 +204,13 @@ void check_together(const Options& options) {
   if (bench && options.bench.threshold && options.bench.compare_path.empty()) {
     refuse_usage(verb, "--threshold: expected with --compare FILE, got it alone");
   }
+  const bool times = !options.bench.json_path.empty() || !options.bench.compare_path.empty();
+  if (bench && options.bench.profile && times) {
+    refuse_usage(verb, "--profile: expected without --json and --compare, got it with one");
+  }
+  if (bench && options.bench.profile && options.run.backend == BackendChoice::cpu) {
+    refuse_usage(verb, "--profile: expected a CUDA device, got --backend cpu");
+  }
   if (options.verb == Verb::run) check_applicable(options.run);
 }
 

@@ -58,6 +58,14 @@ void bench_gemm(const routing::Record& record, const RunFlags& flags, const Devi
                 std::uint64_t seed, std::int64_t samples, const CaseProgress& progress,
                 BenchResults& results);
 
+/// Told each range and what ran in it.
+using ProfileHook = std::function<void(const std::string& range, const BenchCase& one)>;
+/// Checks every strategy of `flags` on one record, then executes those that passed once more, each
+/// in a named range of its own, numbered on by results.cases. Nothing is timed.
+/// @throws Error like run_gemm.
+void profile_gemm(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
+                  std::uint64_t seed, const ProfileHook& ranged, BenchResults& results);
+
 /// "cpu/onednn/grouped: 3 of 64 elements wrong, not timed; first y (expert 0, ...)".
 std::string wrong_words(const RunCase& one);
 
@@ -72,6 +80,8 @@ struct BenchSetting {
 };
 /// One JSON line, schema moesaic.bench/1, without a newline.
 std::string bench_row(const BenchCase& one, const BenchSetting& setting);
+/// The same, schema moesaic.profile_range/1: by which counters of a range find their row.
+std::string range_row(const std::string& range, const BenchCase& one, const BenchSetting& setting);
 
 /// Rows of an earlier run, found again by device, problem and routing.
 class BenchBase {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks and times the strategies of one product side by side.
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "bench.hpp"
 #include "gemm_operands.hpp"
 #include "machine.hpp"
+#include "moesaic/profile_range.hpp"
 #include "operands.hpp"
 #include "turns.hpp"
 
@@ -105,27 +107,39 @@ double roofline_fraction(const BenchCase& one, const DeviceInfo& device) {
   return bound / one.run.seconds;
 }
 
-void bench_gemm(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
-                std::uint64_t seed, std::int64_t samples, const CaseProgress& progress,
-                BenchResults& results) {
+namespace {
+
+/// The strategies of one record that passed their check, with all that executing them takes.
+struct CheckedArms {
+  explicit CheckedArms(Device device) : site(device) {}
+  Site site;
+  GemmTensors tensors;
+  std::vector<PlannedGemm> planned;
+  std::vector<Arm> arms;
+};
+
+/// What failed or cannot run goes to `results`. Null when no strategy can run.
+std::unique_ptr<CheckedArms> check_arms(const routing::Record& record, const RunFlags& flags,
+                                        const DeviceInfo& device, std::uint64_t seed,
+                                        const CaseProgress& progress, BenchResults& results) {
   end_offsets(record.counts);  // refuses rows past int32 before the problem is looked at
   const GroupedGemmProblem problem =
       gemm_problem(flags, static_cast<std::int64_t>(record.counts.size()), record.rows());
   RunResults planning;
-  const std::vector<PlannedGemm> planned =
-      plan_strategies(record, flags, device, problem, planning);
+  auto checked = std::make_unique<CheckedArms>(device.device);
+  checked->planned = plan_strategies(record, flags, device, problem, planning);
   results.skipped.insert(results.skipped.end(), planning.skipped.begin(), planning.skipped.end());
-  if (planned.empty()) return;
-  require_memory(memory_need(problem, planned, device));
-  GemmTensors tensors = make_operands(problem, record, seed);
-  const Site site(device.device);
-  tensors.stage(site);
-  std::vector<Arm> arms;
-  for (const PlannedGemm& plan : planned) {
+  if (checked->planned.empty()) return nullptr;
+  require_memory(memory_need(problem, checked->planned, device));
+  checked->tensors = make_operands(problem, record, seed);
+  const Site& site = checked->site;
+  checked->tensors.stage(site);
+  for (const PlannedGemm& plan : checked->planned) {
     progress(plan.strategy, 0);
     Arm arm{&plan.gemm, SiteWorkspace(plan.gemm.workspace_bytes(), site.stream()),
             describe(record, flags, device, plan.gemm, seed)};
-    arm.result.run.check = execute_and_check(plan.gemm, tensors, arm.workspace, site, seed);
+    arm.result.run.check =
+        execute_and_check(plan.gemm, checked->tensors, arm.workspace, site, seed);
     const CheckResult& check = arm.result.run.check;
     if (check.mismatches > 0) {
       results.wrong.push_back(std::move(arm.result.run));
@@ -133,21 +147,52 @@ void bench_gemm(const routing::Record& record, const RunFlags& flags, const Devi
       results.skipped.push_back({place_of(record) + ", " + std::string(name(plan.strategy)),
                                  "no expert has a row, so there is nothing to check or to time"});
     } else {
-      arms.push_back(std::move(arm));
+      checked->arms.push_back(std::move(arm));
     }
   }
+  return checked;
+}
+
+}  // namespace
+
+void bench_gemm(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
+                std::uint64_t seed, std::int64_t samples, const CaseProgress& progress,
+                BenchResults& results) {
+  const std::unique_ptr<CheckedArms> checked =
+      check_arms(record, flags, device, seed, progress, results);
+  if (checked == nullptr) return;
+  const Site& site = checked->site;
+  std::vector<Arm>& arms = checked->arms;
   std::vector<Arm*> gated, waiting;
   for (Arm& arm : arms) {
     const bool waits = !site.on_host() && waits_for_device(arm.result.run.strategy);
     (waits ? waiting : gated).push_back(&arm);
   }
-  time_arms(gated, tensors.staged(), site, samples, TimerGate::closed);
-  time_arms(waiting, tensors.staged(), site, samples, TimerGate::open);
+  time_arms(gated, checked->tensors.staged(), site, samples, TimerGate::closed);
+  time_arms(waiting, checked->tensors.staged(), site, samples, TimerGate::open);
   std::vector<RunCase*> same;
   same.reserve(arms.size());
   for (Arm& arm : arms) same.push_back(&arm.result.run);
   set_grouped(same);
   for (Arm& arm : arms) results.cases.push_back(std::move(arm.result));
+}
+
+void profile_gemm(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
+                  std::uint64_t seed, const ProfileHook& ranged, BenchResults& results) {
+  // The check has loaded libraries and kernels, so a range holds the product alone.
+  const std::unique_ptr<CheckedArms> checked = check_arms(
+      record, flags, device, seed, [](Strategy, double) {}, results);
+  if (checked == nullptr) return;
+  for (Arm& arm : checked->arms) {
+    const std::string range = "moesaic case " + std::to_string(results.cases.size());
+    {
+      const ProfileRange mark(range, device.device);
+      arm.gemm->execute(checked->tensors.staged(), arm.workspace.get(), checked->site.stream());
+    }
+    synchronize(checked->site.stream());
+    ranged(range, arm.result);
+    results.cases.push_back(std::move(arm.result));
+  }
 }
 
 }  // namespace moesaic::cli

@@ -170,6 +170,15 @@ std::string bench_row(const BenchCase& one, const BenchSetting& setting) {
   return json_line(bench_json(one, setting));
 }
 
+std::string range_row(const std::string& range, const BenchCase& one, const BenchSetting& setting) {
+  return json_line({{"schema", "moesaic.profile_range/1"},
+                    {"range", range},
+                    {"device", device_json(setting).at("name")},
+                    {"implementation", one.run.implementation},
+                    {"problem", problem_json(one)},
+                    {"offs", end_offsets(one.counts)}});
+}
+
 BenchBase::BenchBase(const std::string& path) {
   std::ifstream file(path);
   if (!file) refuse("--compare", "a file of rows that can be read", path);

@@ -142,6 +142,31 @@ bool report_failures(const BenchResults& results, const BenchFlags& flags) {
   return fast && results.wrong.empty();
 }
 
+/// --profile: one range per strategy of every comparison, listed on stdout.
+BenchResults profile_all(const std::vector<Comparison>& all, const BenchSetting& setting,
+                         const Options& options) {
+  BenchResults results;
+  for (const Comparison& comparison : all) {
+    profile_gemm(
+        comparison.record, comparison.flags, setting.device, options.input.seed,
+        [&](const std::string& range, const BenchCase& one) {
+          std::printf("%s\n", range_row(range, one, setting).c_str());
+        },
+        results);
+  }
+  return results;
+}
+
+void report_skipped(const BenchResults& results) {
+  for (const SkippedCase& skipped : results.skipped) {
+    std::fprintf(stderr, "moesaic bench: skipped %s: %s\n", skipped.where.c_str(),
+                 skipped.reason.c_str());
+  }
+  if (results.cases.empty() && results.wrong.empty()) {
+    throw Error(ErrorCode::unsupported, "nothing could be timed here; the reasons stand above");
+  }
+}
+
 }  // namespace
 
 ExitCode cmd_bench(const Options& options) {
@@ -153,7 +178,9 @@ ExitCode cmd_bench(const Options& options) {
            options.input.inputs.front() + ", which has none");
   }
   const Comparison& first = all.front();
-  const DeviceChoice choice = choose_device(options.run.backend, [&](const DeviceInfo& device) {
+  // Only CUDA devices have a profiler that sees ranges.
+  const BackendChoice backend = options.bench.profile ? BackendChoice::cuda : options.run.backend;
+  const DeviceChoice choice = choose_device(backend, [&](const DeviceInfo& device) {
     return why_not_on(device, first.flags, first.record);
   });
   std::unique_ptr<BenchBase> base;
@@ -167,14 +194,13 @@ ExitCode cmd_bench(const Options& options) {
   print_choice(choice, "bench");
   const BenchSetting setting{options.command, choice.device,
                              device_circumstances(choice.device.device)};
+  if (options.bench.profile) {
+    const BenchResults profiled = profile_all(all, setting, options);
+    report_skipped(profiled);
+    return report_failures(profiled, options.bench) ? ExitCode::fine : ExitCode::check_failed;
+  }
   const BenchResults results = run_all(all, setting, options, base.get(), sink);
-  for (const SkippedCase& skipped : results.skipped) {
-    std::fprintf(stderr, "moesaic bench: skipped %s: %s\n", skipped.where.c_str(),
-                 skipped.reason.c_str());
-  }
-  if (results.cases.empty() && results.wrong.empty()) {
-    throw Error(ErrorCode::unsupported, "nothing could be timed here; the reasons stand above");
-  }
+  report_skipped(results);
   if (!sink.takes_stdout()) std::fputs(bench_text(results.cases, choice.device).c_str(), stdout);
   std::vector<RunCase> timed;
   for (const BenchCase& one : results.cases) timed.push_back(one.run);

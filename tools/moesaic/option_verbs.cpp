@@ -148,6 +148,9 @@ void declare_bench(CLI::App& app, Options& options) {
       [&bench](const std::string& text) { bench.compare_path = text; });
   add(app, "--threshold", "F", "--compare: exit 1 when a case is slower by more (0.03)",
       [&bench](const std::string& text) { bench.threshold = parse_threshold(text); });
+  app.add_flag("--profile", bench.profile,
+               "Time nothing: execute every case once in a range for scripts/profile_rows.py")
+      ->disable_flag_override();
   declare_strict(app, options.output);
   app.footer(
       std::string(kSpecs) +

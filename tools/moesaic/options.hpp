@@ -88,6 +88,7 @@ struct BenchFlags {
   std::string json_path;            ///< Rows are appended there; "-": to stdout; empty: none.
   std::string compare_path;         ///< Rows of an earlier run; empty: none.
   std::optional<double> threshold;  ///< A case slower by more is a failure; absent: 0.03.
+  bool profile = false;             ///< Ranges for a profiler instead of times.
 };
 
 /// What `experiment` is asked for. Inputs, --shape and --proj are skew's; the seed is

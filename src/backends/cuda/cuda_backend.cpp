@@ -13,6 +13,7 @@
 #include "backends/cuda/launch/device_query.hpp"
 #include "backends/cuda/launch/memory.hpp"
 #include "backends/cuda/launch/nvml.hpp"
+#include "backends/cuda/launch/nvtx.hpp"
 #include "backends/cuda/launch/sm90_expert.hpp"
 #include "backends/cuda/launch/sm90_gemm.hpp"
 #include "backends/cuda/launch/timer.hpp"
@@ -188,6 +189,11 @@ class CudaBackend final : public Backend {
   [[nodiscard]] DeviceCircumstances circumstances(Device device) const override {
     return launch::nvml_circumstances(device);
   }
+  bool begin_range(const char* name) const noexcept override {
+    launch::begin_range(name);
+    return true;
+  }
+  void end_range() const noexcept override { launch::end_range(); }
 };
 
 }  // namespace
