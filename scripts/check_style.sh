@@ -38,7 +38,7 @@ format_files() {  # format_files CLANG_FORMAT_ARGUMENT…
     echo "check_style: expected clang-format 14, got: $version" >&2
     return 1
   fi
-  source_files '*.cpp' '*.hpp' '*.c' '*.h' '*.cu' '*.cuh' | xargs -0 -r "$clang_format" "$@"
+  source_files '*.cpp' '*.hpp' '*.c' '*.h' '*.cu' '*.cuh' '*.js' | xargs -0 -r "$clang_format" "$@"
 }
 
 # The .cpp files of src/ and tools/ that the build knows, NUL-separated.

@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page's one global, its data, and small helpers: elements, numbers for people, CSV, downloads.
 'use strict';
-const moesaic = { data: JSON.parse(document.getElementById('moesaic-data').textContent), figures: [] };
+const moesaic = {
+  data: JSON.parse(document.getElementById('moesaic-data').textContent),
+  figures: []
+};
 
 /// An element with attributes and children; text is never read as HTML.
-moesaic.el = function (name, attributes, ...children) {
+moesaic.el = function(name, attributes, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {})) {
     if (value === false || value === null || value === undefined) continue;
-    if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
-    else element.setAttribute(key, value === true ? '' : value);
+    if (key.startsWith('on'))
+      element.addEventListener(key.slice(2), value);
+    else
+      element.setAttribute(key, value === true ? '' : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  element.append(
+      ...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 };
 
 /// The value at 'timing.mean_s', or undefined.
-moesaic.at = function (row, path) {
-  return path.split('.').reduce((value, key) => (value === null || value === undefined ? undefined : value[key]), row);
+moesaic.at = function(row, path) {
+  return path.split('.').reduce(
+      (value, key) => (value === null || value === undefined ? undefined : value[key]), row);
 };
 
 moesaic.whole = (value) => Math.round(value).toLocaleString('en-US');
@@ -29,7 +36,8 @@ moesaic.percent = (fraction, digits = 1) => {
 moesaic.fileName = (path) => path.split('/').pop();
 moesaic.digits = (value, count = 4) => {
   if (value === null || value === undefined || !Number.isFinite(value)) return '-';
-  if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4)) return value.toExponential(count - 1);
+  if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4))
+    return value.toExponential(count - 1);
   return String(Number(value.toPrecision(count)));
 };
 moesaic.seconds = (value) => {
@@ -38,7 +46,8 @@ moesaic.seconds = (value) => {
   return moesaic.digits(value * 1e6, 3) + ' µs';
 };
 /// 65536 -> '64K', as papers count rows.
-moesaic.rows = (value) => (value >= 1024 && value % 1024 === 0 ? value / 1024 + 'K' : moesaic.whole(value));
+moesaic.rows = (value) =>
+    (value >= 1024 && value % 1024 === 0 ? value / 1024 + 'K' : moesaic.whole(value));
 
 /// Words of a user inside a figure, where plotly.js would read tags and entities.
 moesaic.plain = (text) => String(text).replaceAll('&', '&amp;').replaceAll('<', '&lt;');
@@ -50,7 +59,7 @@ moesaic.median = (values) => {
   return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 };
 /// Items by the key of each, in the order in which keys first appear.
-moesaic.groups = function (items, key) {
+moesaic.groups = function(items, key) {
   const groups = new Map();
   for (const item of items) {
     const name = key(item);
@@ -62,16 +71,16 @@ moesaic.groups = function (items, key) {
 moesaic.ascending = (values) => [...new Set(values)].sort((a, b) => a - b);
 
 /// RFC 4180: CRLF, quotes doubled.
-moesaic.csv = function (table) {
+moesaic.csv = function(table) {
   const cell = (value) => {
     const text = value === null || value === undefined ? '' : String(value);
     return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
   };
   return [table.head, ...table.rows].map((row) => row.map(cell).join(',') + '\r\n').join('');
 };
-moesaic.download = function (name, type, content) {
-  const url = URL.createObjectURL(new Blob([content], { type }));
-  const link = moesaic.el('a', { href: url, download: name });
+moesaic.download = function(name, type, content) {
+  const url = URL.createObjectURL(new Blob([content], {type}));
+  const link = moesaic.el('a', {href: url, download: name});
   document.body.append(link);
   link.click();
   link.remove();
