@@ -180,7 +180,9 @@ class Results(PageTest):
         for group in page.locator("#compare-group option").all_inner_texts():
             page.locator("#compare-group").select_option(group)
             self.drawn(page)
-        self.assertIn("NVIDIA H200", self.text(page, "#circumstances"))
+        rows = list(csv.DictReader(io.StringIO(self.download(page, "#circumstances-csv").decode())))
+        self.assertEqual([row["device"] for row in rows], ["AMD EPYC", "NVIDIA H200", "NVIDIA H200"])
+        self.assertEqual((rows[1]["driver"], rows[1]["power_limit"], rows[1]["commit"]), ("580.159.04", "700 W", "30788d938d2f"))
 
 
 if __name__ == "__main__":

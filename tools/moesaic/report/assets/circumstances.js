@@ -22,48 +22,66 @@
   moesaic.isThrottled = isThrottled;
   moesaic.isUnsteady = isUnsteady;
 
-  moesaic.circumstances = function() {
-    const head = [
-      'file', 'rows', 'device', 'driver', 'power limit', 'SM clock, medians', 'heat', 'toolchain',
-      'commit', 'date', 'throttled', 'unsteady', 'no passed check', 'bytes'
-    ];
-    const rows = [];
+  /// One object for each device of each file; what nobody knows is null.
+  function found() {
+    const list = [];
     for (const file of moesaic.data.results.files) {
-      for (const [device, some] of moesaic.groups(
+      for (const [device, rows] of moesaic.groups(
                file.rows, (row) => at(row, 'device.name') || 'arithmetic')) {
-        const dates = distinct(some, 'date').map((date) => String(date).slice(0, 10)).sort();
-        const tools = some.map(
+        const dates = distinct(rows, 'date').map((date) => String(date).slice(0, 10)).sort();
+        const tools = rows.map(
             (row) => Object.entries(row.toolchain || {})
                          .filter(([, value]) => value)
                          .map(([key, value]) => `${key} ${value}`)
                          .join(', '));
-        rows.push([
-          file.name, some.length, device, distinct(some, 'device.driver').join(', ') || null,
-          span(distinct(some, 'device.power_limit_w'), 'W'),
-          span(distinct(some, 'clocks.sm_mhz.median'), 'MHz'),
-          span(distinct(some, 'clocks.temp_c'), '°C'),
-          [...new Set(tools)].filter(Boolean).join('; ') || null,
-          [...new Set(some.map(moesaic.commitOf).filter(Boolean))].join(', ') || null,
-          [...new Set([dates[0], dates[dates.length - 1]])].filter(Boolean).join(' to ') || null,
-          some.filter(isThrottled).length, some.filter(isUnsteady).length, file.unchecked,
-          file.bytes
-        ]);
+        const words = (values, between) => [...new Set(values)].filter(Boolean).join(between);
+        list.push({
+          file: file.name,
+          bytes: file.bytes,
+          rows: rows.length,
+          device,
+          driver: words(distinct(rows, 'device.driver'), ', ') || null,
+          power_limit: span(distinct(rows, 'device.power_limit_w'), 'W'),
+          sm_clock: span(distinct(rows, 'clocks.sm_mhz.median'), 'MHz'),
+          heat: span(distinct(rows, 'clocks.temp_c'), '°C'),
+          toolchain: words(tools, '; ') || null,
+          commit: words(rows.map(moesaic.commitOf), ', ') || null,
+          date: words([dates[0], dates[dates.length - 1]], ' to ') || null,
+          throttled: rows.filter(isThrottled).length,
+          unsteady: rows.filter(isUnsteady).length,
+          unchecked: file.unchecked
+        });
       }
     }
-    const table = {head, rows};
+    return list;
+  }
+  const joined = (...parts) => parts.filter(Boolean).join(', ');
+  /// Few columns, so that it fits on paper; the CSV has one for each thing.
+  const shownRow = (one) =>
+      [one.file, joined(one.device, one.driver && `driver ${one.driver}`, one.power_limit),
+       joined(one.date, one.commit && `commit ${one.commit}`), one.toolchain,
+       joined(one.sm_clock, one.heat) || null,
+       joined(
+           `${one.rows} rows`, one.throttled && `${one.throttled} throttled`,
+           one.unsteady && `${one.unsteady} unsteady`,
+           one.unchecked && `${one.unchecked} left out without a passed check`)];
+
+  moesaic.circumstances = function() {
+    const list = found();
+    const csv = {head: Object.keys(list[0]), rows: list.map((one) => Object.values(one))};
+    const head = ['file', 'device', 'measured', 'built by', 'SM clock, heat', 'rows'];
+    const keep =
+        el('button', {
+          type: 'button',
+          class: 'csv',
+          id: 'circumstances-csv',
+          onclick: () =>
+              moesaic.download('circumstances.csv', 'text/csv;charset=utf-8', moesaic.csv(csv))
+        },
+           'CSV');
     return el(
-        'div', {class: 'card'},
-        el('div', {class: 'controls'},
-           el('span', {class: 'push'},
-              el('button', {
-                type: 'button',
-                class: 'csv',
-                id: 'circumstances-csv',
-                onclick: () => moesaic.download(
-                    'circumstances.csv', 'text/csv;charset=utf-8', moesaic.csv(table))
-              },
-                 'CSV'))),
-        moesaic.tableOf(table, true),
+        'div', {class: 'card'}, el('div', {class: 'controls'}, el('span', {class: 'push'}, keep)),
+        moesaic.tableOf({head, rows: list.map(shownRow)}, true),
         moesaic.data.results.files.flatMap((file) => file.warnings)
             .map((warning) => el('p', {class: 'note'}, el('b', {}, 'Warning: '), warning)),
         el('p', {class: 'note'},

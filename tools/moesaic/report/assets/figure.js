@@ -107,7 +107,7 @@ moesaic.figure = function(spec) {
         modeBarButtonsToRemove: ['toImage', 'lasso2d', 'select2d', 'autoScale2d']
       };
       Plotly.react(plot, drawn.traces, layout, config);
-      notes.replaceChildren(...(drawn.notes || []).map((text) => el('p', {}, text)));
+      notes.replaceChildren(...[...new Set(drawn.notes || [])].map((text) => el('p', {}, text)));
       if (details.open) figure.fillTable();
       if (spec.drawn) spec.drawn(figure);
     },
@@ -148,13 +148,26 @@ moesaic.corner = function(lines, bottom) {
                    }));
 };
 
-/// Paper is narrower than the window: figures are drawn for it and back again.
+/// Paper is narrower than the window, and two figures should fit on a page: they are drawn for it
+/// and back again.
 moesaic.printable = function() {
-  const kPaperWidth = 690;
-  const resize = (width) => {
-    for (const plot of document.querySelectorAll('.js-plotly-plot'))
-      Plotly.relayout(plot, width ? {width, autosize: false} : {width: null, autosize: true});
-  };
-  window.addEventListener('beforeprint', () => resize(kPaperWidth));
-  window.addEventListener('afterprint', () => resize(0));
+  const kWidth = 690, kShare = 0.66, kTall = 500;
+  const before = new Map();
+  const plots = () => document.querySelectorAll('.js-plotly-plot');
+  window.addEventListener('beforeprint', () => {
+    for (const plot of plots()) {
+      const height = plot.layout.height;
+      before.set(plot, height);
+      Plotly.relayout(plot, {
+        width: kWidth,
+        height: height > kTall ? height : Math.round(height * kShare),
+        autosize: false
+      });
+    }
+  });
+  window.addEventListener('afterprint', () => {
+    for (const plot of plots()) {
+      Plotly.relayout(plot, {width: null, height: before.get(plot), autosize: true});
+    }
+  });
 };

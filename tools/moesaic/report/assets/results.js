@@ -164,7 +164,7 @@ moesaic.kinds = {};
       y: some.map((point) => point.y),
       name: 'throttled',
       hoverinfo: 'skip',
-      marker: {symbol: 'circle-open', size: 17, color: '#8a3b00', line: {width: 1.5}},
+      marker: {symbol: 'circle-open', size: 15, color: '#8a3b00', opacity: 0.6, line: {width: 1}},
       legendgroup: 'throttled',
       ...extra
     }];
