@@ -110,6 +110,42 @@ TEST(Summary, CrossoverIsWhereGroupedStaysFaster) {
   EXPECT_NE(text.find("1.500"), std::string::npos) << text;
 }
 
+TEST(Summary, RatiosToDenseArePairedByTrial) {
+  RowSet set = {"table44", "full", "a device", {}};
+  const auto add = [&](const char* arm, const char* partition, const char* trial, double tflops) {
+    set.rows.push_back(row_at(std::ssize(set.rows), tflops,
+                              {{"tokens", "256"}, {"partition", partition}, {"trial", trial}}));
+    set.rows.back().place.arm = arm;
+  };
+  add("dense", "4", "0", 100);
+  add("grouped", "4", "0", 50);
+  add("dense", "4", "1", 400);
+  add("grouped", "4", "1", 300);
+  add("torch", "4", "1", 100);
+  const std::string text = summary_text(set);
+  EXPECT_NE(text.find("0.625"), std::string::npos) << text;  // not 350 / 500
+  EXPECT_NE(text.find("torch: useful TFLOP/s"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.250"), std::string::npos) << text;
+}
+
+TEST(Summary, LoadsAreRelativeToTheBalancedOneOfTheirProcess) {
+  RowSet set = {"fig72", "full", "a device", {}};
+  for (std::int64_t process = 0; process < 2; ++process) {
+    for (const auto& [load, tflops] :
+         {std::pair{"balanced", 100.0}, std::pair{"single_spike", 90.0},
+          std::pair{"three_hot", 80.0}}) {
+      const double drift = process == 0 ? 1 : 0.5;
+      StoredRow row = row_at(std::ssize(set.rows), drift * tflops,
+                             {{"rows", "16384"}, {"pair", "i_max"}, {"load", load}});
+      row.place.process = process;
+      set.rows.push_back(row);
+    }
+  }
+  const std::string text = summary_text(set);
+  EXPECT_NE(text.find("90.0 % (90.0 % to 90.0 %)"), std::string::npos) << text;
+  EXPECT_NE(text.find("80.0 % (80.0 % to 80.0 %)"), std::string::npos) << text;
+}
+
 TEST(Summary, ThrottledRowsAreCountedAndKept) {
   RowSet set = {"fig73", "full", "a device", {}};
   for (int i = 0; i < 3; ++i) {

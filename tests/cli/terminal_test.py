@@ -60,6 +60,12 @@ class Progress(CliTest):
         self.assertNotIn(b"\x1b", out)
         self.assertNotIn(b"left:", out)
 
+    def test_experiments_say_the_time_left(self):
+        code, _, err = on_terminal(("experiment", "fig73", "--protocol", "reduced", "--backend", "cpu", "--trials", 4,
+                                    "--output", str(self.folder / "rows.jsonl")))
+        self.assertEqual(code, 0, err)
+        self.assertRegex(err, r"fig73 \[[#.]{20}\] +\d+ %, \S+ \S+ left: rows_per_expert=\d+ trial=\d")
+
     def test_an_interrupt_prints_what_is_finished(self):
         code, out, err = on_terminal((*self.long_work(), "--json"), interrupts=(b"left: layer",))
         self.assertEqual(code, -signal.SIGINT, err)

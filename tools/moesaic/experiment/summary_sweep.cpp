@@ -40,18 +40,18 @@ std::string crossover(const std::map<std::int64_t, double>& ratios) {
   return "\ngrouped is faster than padded_bmm from " + grouped_digits(from) + " rows on\n";
 }
 
-/// Throughput of one partition and its dense control, paired by trial.
+/// Throughput of one arm on one partition and its dense control, paired by trial.
 struct Paired {
-  std::vector<double> grouped, dense, ratio;
+  std::vector<double> split, dense, ratio;
 };
 
-Paired pair_up(const std::map<std::string, std::vector<const StoredRow*>>& arms,
-               std::int64_t partition) {
+Paired pair_up(const std::map<std::string, std::vector<const StoredRow*>>& by_arm,
+               const std::string& arm, std::int64_t partition) {
   std::map<std::int64_t, double> dense;
   Paired paired;
-  const auto each = [&](const std::string& arm, const auto& take) {
-    const auto found = arms.find(arm);
-    if (found == arms.end()) return;
+  const auto each = [&](const std::string& wanted, const auto& take) {
+    const auto found = by_arm.find(wanted);
+    if (found == by_arm.end()) return;
     for (const StoredRow* row : found->second) {
       if (number_factor(*row, "partition") == partition) take(*row);
     }
@@ -60,12 +60,39 @@ Paired pair_up(const std::map<std::string, std::vector<const StoredRow*>>& arms,
     dense[number_factor(row, "trial")] = row.useful_tflops();
     paired.dense.push_back(row.useful_tflops());
   });
-  each("grouped", [&](const StoredRow& row) {
-    paired.grouped.push_back(row.useful_tflops());
+  each(arm, [&](const StoredRow& row) {
+    paired.split.push_back(row.useful_tflops());
     const auto same = dense.find(number_factor(row, "trial"));
     if (same != dense.end()) paired.ratio.push_back(row.useful_tflops() / same->second);
   });
   return paired;
+}
+
+/// One arm's partitions beside their dense controls, over the tokens.
+std::string split_table(const RowSet& set, const std::string& arm) {
+  static constexpr std::int64_t kPartitions[] = {4, 8};
+  std::vector<Column> columns = {{"tokens"}, {"trials"}, {"dense"}};
+  for (const std::int64_t partition : kPartitions) {
+    columns.push_back({format("%lld experts", static_cast<long long>(partition))});
+    columns.push_back({"/ dense"});
+  }
+  Table table(columns);
+  for (const auto& [tokens, by_arm] : by_size(set, "tokens")) {
+    std::vector<double> dense;
+    std::vector<std::string> words;
+    std::size_t trials = 0;
+    for (const std::int64_t partition : kPartitions) {
+      const Paired paired = pair_up(by_arm, arm, partition);
+      dense.insert(dense.end(), paired.dense.begin(), paired.dense.end());
+      trials = std::max(trials, paired.split.size());
+      words.push_back(tflops_words(mean_of(paired.split)));
+      words.push_back(ratio_words(mean_of(paired.ratio)));
+    }
+    words.insert(words.begin(),
+                 {grouped_digits(tokens), std::to_string(trials), tflops_words(mean_of(dense))});
+    table.add(std::move(words));
+  }
+  return table.text();
 }
 
 }  // namespace
@@ -100,30 +127,14 @@ std::string sweep_summary(const RowSet& set) {
 }
 
 std::string split_summary(const RowSet& set) {
-  static constexpr std::int64_t kPartitions[] = {4, 8};
-  std::vector<Column> columns = {{"tokens"}, {"trials"}, {"dense"}};
-  for (const std::int64_t partition : kPartitions) {
-    columns.push_back({format("%lld experts", static_cast<long long>(partition))});
-    columns.push_back({"/ dense"});
+  std::string text;
+  for (const std::string& arm : arms_of(set)) {
+    if (arm == "dense") continue;
+    text += (text.empty() ? "" : "\n") + arm +
+            ": useful TFLOP/s, means over trials; a ratio is of the same trial's dense control\n" +
+            split_table(set, arm);
   }
-  Table table(columns);
-  for (const auto& [tokens, by_arm] : by_size(set, "tokens")) {
-    std::vector<double> dense;
-    std::vector<std::string> words;
-    std::size_t trials = 0;
-    for (const std::int64_t partition : kPartitions) {
-      const Paired paired = pair_up(by_arm, partition);
-      dense.insert(dense.end(), paired.dense.begin(), paired.dense.end());
-      trials = std::max(trials, paired.grouped.size());
-      words.push_back(tflops_words(mean_of(paired.grouped)));
-      words.push_back(ratio_words(mean_of(paired.ratio)));
-    }
-    words.insert(words.begin(),
-                 {grouped_digits(tokens), std::to_string(trials), tflops_words(mean_of(dense))});
-    table.add(std::move(words));
-  }
-  return "Useful TFLOP/s, means over trials; a ratio is of the same trial's dense control\n" +
-         table.text();
+  return text;
 }
 
 std::string clock_summary(const RowSet& set) {
