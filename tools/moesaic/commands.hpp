@@ -15,6 +15,7 @@ ExitCode cmd_plan(const Options& options);
 ExitCode cmd_run(const Options& options);
 ExitCode cmd_verify(const Options& options);
 ExitCode cmd_bench(const Options& options);
+ExitCode cmd_bench_ep(const Options& options);
 ExitCode cmd_experiment(const Options& options);
 ExitCode cmd_report(const Options& options);
 

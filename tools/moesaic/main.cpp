@@ -35,6 +35,8 @@ ExitCode dispatch(const moesaic::cli::Options& options) {
       return moesaic::cli::cmd_verify(options);
     case Verb::bench:
       return moesaic::cli::cmd_bench(options);
+    case Verb::bench_ep:
+      return moesaic::cli::cmd_bench_ep(options);
     case Verb::experiment:
       return moesaic::cli::cmd_experiment(options);
     case Verb::report:

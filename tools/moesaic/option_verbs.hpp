@@ -14,6 +14,7 @@ void declare_plan(CLI::App& app, Options& options);
 void declare_run(CLI::App& app, Options& options);
 void declare_verify(CLI::App& app, Options& options);
 void declare_bench(CLI::App& app, Options& options);
+void declare_bench_ep(CLI::App& app, Options& options);
 void declare_experiment(CLI::App& app, Options& options);
 /// What one flag of `experiment` alone cannot tell. @throws Error{invalid_argument}.
 void check_experiment(const Options& options);

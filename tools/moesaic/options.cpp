@@ -30,6 +30,7 @@ constexpr VerbRow kVerbs[] = {
     {Verb::verify, "verify", "Check the grouped GEMM contract on hostile cases", declare_verify},
     {Verb::bench, "bench", "Time strategies over shapes and routings, compare with earlier rows",
      declare_bench},
+    {Verb::bench_ep, "bench ep", "Time the exchange of rows between ranks", declare_bench_ep},
     {Verb::experiment, "experiment", "Run a measured claim here, by its own protocol",
      declare_experiment},
     {Verb::report, "report", "One HTML page of results and histograms that opens without a network",
@@ -121,6 +122,14 @@ const VerbRow* find_verb(std::string_view word) {
   return nullptr;
 }
 
+/// The first word, or the first two where they are a verb together.
+std::string verb_of(std::span<const std::string> words) {
+  if (words.size() > 1 && find_verb(words[0] + " " + words[1]) != nullptr) {
+    return words[0] + " " + words[1];
+  }
+  return words[0];
+}
+
 }  // namespace
 
 bool is_verb(std::string_view word) { return find_verb(word) != nullptr; }
@@ -142,14 +151,15 @@ Options parse_command_line(std::span<const std::string> words) {
     Options options;
     options.help_text = overview();
     if (words.size() == 1 || words[1] == "help") return options;
-    const VerbRow* row = find_verb(words[1]);
+    const VerbRow* row = find_verb(verb_of(words.subspan(1)));
     if (row == nullptr) refuse("help", kExpected, words[1]);
     const std::string help = "--help";
     return parse_verb(*row, std::span(&help, 1));
   }
-  const VerbRow* row = find_verb(first);
+  const std::string verb = verb_of(words);
+  const VerbRow* row = find_verb(verb);
   if (row == nullptr) refuse("verb", kExpected, first);
-  return parse_verb(*row, words.subspan(1));
+  return parse_verb(*row, words.subspan(verb == first ? 1 : 2));
 }
 
 }  // namespace moesaic::cli

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ep_routing.hpp"
 #include "experiment/design.hpp"
 #include "moesaic/expert_mlp.hpp"
 #include "moesaic/grouped_gemm.hpp"
@@ -25,6 +26,7 @@ enum class Verb : std::uint8_t {
   run,
   verify,
   bench,
+  bench_ep,
   experiment,
   report
 };
@@ -91,6 +93,19 @@ struct BenchFlags {
   bool profile = false;             ///< Ranges for a profiler instead of times.
 };
 
+/// What `bench ep` goes through.
+struct EpBenchFlags {
+  std::int64_t tokens = 8192, topk = 8, experts = 64, d = 4096;
+  Format format = Format::bf16;
+  std::int64_t capacity_factor_millionths = 1'250'000;
+  std::vector<EpRouting> routings = {{}, {"zipf:1", 1}};
+  std::vector<int> nblocks = {0};
+  std::int64_t samples = 20;
+  std::uint64_t seed = 1;
+  int simulated = 0;      ///< Ranks of a simulated group; 0: those of the environment.
+  std::string json_path;  ///< As of bench.
+};
+
 /// What `experiment` is asked for. Inputs, --shape and --proj are skew's; the seed is
 /// InputOptions'.
 struct ExperimentFlags {
@@ -121,6 +136,7 @@ struct Options {
   RunFlags run;
   VerifyFlags verify;
   BenchFlags bench;
+  EpBenchFlags ep_bench;
   ExperimentFlags experiment;
   ReportFlags report;
   std::vector<std::string> words;  ///< The verb's, as they came.

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""moesaic bench ep on simulated ranks: rows, checks, refusals."""
+
+import json
+import unittest
+
+from harness import CliTest
+
+SMALL = ("bench", "ep", "--simulated", 2, "--tokens", 40, "--d", 32, "--experts", 8, "--topk", 2,
+         "--samples", 5)
+
+
+class BenchEp(CliTest):
+    def rows(self, *flags):
+        done = self.fine(*SMALL, "--json", "-", *flags)
+        return [json.loads(line) for line in done.out.splitlines()]
+
+    def test_rows(self):
+        rows = self.rows("--routing", "uniform,zipf:2", "--nblocks", "0,3")
+        operations = [row["operation"] for row in rows if row["nblocks"] == 3 and row["routing"]["name"] == "uniform"]
+        self.assertIn("dispatch_put", operations)
+        self.assertEqual(len(rows), 4 * len(operations))
+        for row in rows:
+            self.assertEqual(row["schema"], "moesaic.bench_ep/1")
+            self.assertEqual((row["device"]["ranks"], row["device"]["transport"]), (2, "simulated"))
+            self.assertGreater(row["check"]["elements"], 0)
+            self.assertEqual(row["check"]["mismatches"], 0)
+            self.assertGreater(row["timing"]["slowest_s"], 0)
+            routing = row["routing"]
+            self.assertEqual(routing["routes"] + routing["dropped_routes"], 2 * 40 * 2)
+        put = next(row for row in rows if row["operation"] == "dispatch_put")
+        busiest = max(put["routing"]["remote_out_rows"], put["routing"]["remote_in_rows"])
+        self.assertEqual(put["derived"]["remote_bytes"], busiest * 32 * 2)
+
+    def test_skew_drops_routes_and_capacity_brings_them_back(self):
+        self.assertGreater(self.rows("--routing", "zipf:3")[0]["routing"]["dropped_routes"], 0)
+        self.assertEqual(self.rows("--routing", "zipf:3", "--capacity", 2)[0]["routing"]["dropped_routes"], 0)
+
+    def test_table_and_file(self):
+        path = self.folder / "rows.jsonl"
+        done = self.fine(*SMALL, "--json", path)
+        self.assertIn("cpu/reference/rowwise", done.out)
+        self.assertIn("combine_get_fused", done.out)
+        self.assertEqual(len(path.read_text(encoding="utf-8").splitlines()), 14)
+
+    def test_refusals(self):
+        self.refused("bench", "ep", words=("RANK, WORLD_SIZE and MOESAIC_RENDEZVOUS", "--simulated"))
+        self.refused(*SMALL, "--routing", "one-hot", words=("--routing", "zipf:S"))
+        two = ("bench", "ep", "--simulated", 2)
+        self.refused(*two, "--experts", 7, words=("num_experts", "2 ranks"))
+        self.refused(*two, "--d", 12, words=("d:", "multiple of 8"))
+        self.refused(*two, "--samples", 2, words=("--samples", "5 to 80"))
+
+    def test_help(self):
+        self.assertIn("--nblocks", self.fine("help", "bench", "ep").out)
+        self.assertIn("--nblocks", self.fine("bench", "ep", "--help").out)
+        self.assertNotIn("--nblocks", self.fine("help", "bench").out)
+
+
+if __name__ == "__main__":
+    unittest.main()
