@@ -3,6 +3,8 @@
 // strategies are chosen is cmd_run.cpp's; how results are printed run_output.cpp's.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -15,6 +17,16 @@
 #include "options.hpp"
 
 namespace moesaic::cli {
+
+/// What a layer's activations and intermediates take, beside its operands, results and gradients.
+struct MlpMemory {
+  std::int64_t saved_bytes = 0;  ///< U [M, 2h], from forward to backward; 0 with recompute.
+  std::int64_t forward_scratch_bytes = 0, backward_scratch_bytes = 0;  ///< While a call runs.
+  /// Most at any time.
+  [[nodiscard]] std::int64_t peak_bytes() const {
+    return saved_bytes + std::max(forward_scratch_bytes, backward_scratch_bytes);
+  }
+};
 
 /// A finished case. FLOPs are of one execute; for mlp of forward and backward together.
 struct RunCase {
@@ -37,6 +49,7 @@ struct RunCase {
   double grouped_seconds = 0;  ///< Of grouped on the same operands; 0 if it was not timed.
   UpGateOrder order = UpGateOrder::up_gate;
   Activations activations = Activations::save;
+  MlpMemory memory;  ///< mlp only.
   CheckResult check;
 
   [[nodiscard]] double useful_tflops() const {

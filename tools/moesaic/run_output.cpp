@@ -65,6 +65,22 @@ std::string record_notes(const std::vector<RunCase>& cases) {
   return text;
 }
 
+/// What the activations of a layer take; the same line once.
+std::string memory_notes(const std::vector<RunCase>& cases) {
+  std::string text;
+  for (const RunCase& one : cases) {
+    if (one.pass != RunPass::mlp || one.rows == 0) continue;
+    const std::string line =
+        format("%s, %s: keeps %s from forward to backward, scratch %s forward and %s backward\n",
+               std::string(name(one.strategy)).c_str(), std::string(name(one.activations)).c_str(),
+               byte_count(static_cast<double>(one.memory.saved_bytes)).c_str(),
+               byte_count(static_cast<double>(one.memory.forward_scratch_bytes)).c_str(),
+               byte_count(static_cast<double>(one.memory.backward_scratch_bytes)).c_str());
+    if (text.find(line) == std::string::npos) text += line;
+  }
+  return text.empty() ? text : "\nMemory of activations\n" + text;
+}
+
 std::vector<std::string> table_row(const RunCase& one) {
   const bool timed = one.samples > 0;
   return {
@@ -120,6 +136,7 @@ std::string run_text(const RunFlags& flags, const std::vector<RunCase>& cases) {
   text += table.text();
   const std::string notes = record_notes(cases);
   if (!notes.empty()) text += "\n" + notes;
+  text += memory_notes(cases);
   return text +
          "\nUseful counts rows that carry a route; physical counts every row that was "
          "multiplied.\n";
