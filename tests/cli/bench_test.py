@@ -141,11 +141,56 @@ class Compare(CliTest):
         self.refused("bench", *self.FLAGS, "--compare", self.write("y.jsonl", "\n"), words=("--compare", "y.jsonl"))
 
 
+class Layer(CliTest):
+    FLAGS = ("counts:17,0,40", "--shape", "d=64,h=96", "--samples", 5, *CPU)
+
+    def rows(self, *flags):
+        path = self.folder / "layer.jsonl"
+        self.fine("bench", *self.FLAGS, *flags, "--json", path)
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        path.unlink()
+        return rows
+
+    def test_a_step_is_forward_and_backward(self):
+        for row in self.rows("--pass", "mlp", "--order", "gate_up"):
+            problem, timing = row["problem"], row["timing"]
+            self.assertEqual((problem["pass"], problem["order"], problem["activations"]), ("mlp", "gate_up", "save"))
+            self.assertEqual((problem["d"], problem["h"], problem["max_rows"]), (64, 96, 57))
+            self.assertEqual(row["work"]["useful_flops"], 57 * 18 * 64 * 96)
+            self.assertGreater(timing["forward_median_s"], 0)
+            self.assertGreater(timing["backward_median_s"], 0)
+            self.assertGreaterEqual(timing["median_s"], timing["min_s"])
+            self.assertEqual(row["check"]["mismatches"], 0)
+
+    def test_both_modes_and_what_they_keep(self):
+        rows = self.rows("--pass", "mlp,forward", "--recompute", "--strategy", "grouped", "--proj", "up_gate,down")
+        modes = {r["problem"]["activations"]: r for r in rows if r["problem"]["pass"] == "mlp"}
+        self.assertEqual(sorted(modes), ["recompute", "save"])
+        self.assertEqual(len(rows), 4)  # the layer once, forward for either projection
+        self.assertEqual(modes["save"]["memory"]["saved_bytes"], 2 * 57 * 2 * 96)
+        self.assertEqual(modes["recompute"]["memory"]["saved_bytes"], 0)
+        self.assertEqual(modes["recompute"]["work"]["executed_flops"] * 18, modes["save"]["work"]["executed_flops"] * 22)
+        for row in modes.values():
+            memory = row["memory"]
+            scratch = max(memory["forward_scratch_bytes"], memory["backward_scratch_bytes"])
+            self.assertEqual(memory["peak_bytes"], memory["saved_bytes"] + scratch)
+
+    def test_rows_of_modes_are_told_apart(self):
+        base = self.folder / "base.jsonl"
+        flags = (*self.FLAGS, "--pass", "mlp", "--strategy", "grouped")
+        self.fine("bench", *flags, "--json", base)
+        self.fine("bench", *flags, "--compare", base, "--threshold", 100)
+        self.refused("bench", *flags, "--order", "interleaved", "--compare", base, words=("--compare",))
+
+
 class Refusals(CliTest):
     def test_flags(self):
         shape = ("--shape", "d=64,h=32")
         self.refused("bench", "counts:1", words=("--shape",))
-        self.refused("bench", "counts:1", *shape, "--pass", "mlp", words=("--pass", "forward, dgrad or wgrad"))
+        self.refused("bench", "counts:1", *shape, "--pass", "both", words=("--pass", "forward, dgrad, wgrad or mlp"))
+        self.refused("bench", "counts:1", *shape, "--profile", "--pass", "mlp", words=("--profile", "mlp"))
+        self.refused("bench", "counts:1", *shape, "--recompute", words=("--recompute", "--pass mlp"))
+        self.refused("bench", "counts:1", *shape, "--order", "gate_up", words=("--order", "--pass mlp"))
         self.refused("bench", "counts:1", *shape, "--pass", "forward,forward", words=("--pass", "once"))
         self.refused("bench", "counts:1", *shape, "--pass", "", words=("--pass",))
         self.refused("bench", "counts:1", *shape, "--proj", "down,up", words=("--proj", "up"))

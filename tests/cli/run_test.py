@@ -59,6 +59,9 @@ class Cases(CliTest):
             self.assertEqual(case["useful_flops"], kept[case["strategy"]]["useful_flops"])
             self.assertEqual(case["executed_flops"] * 18, kept[case["strategy"]]["executed_flops"] * 22)
             self.assertEqual(case["activations"], "recompute")
+            self.assertEqual(case["memory"]["saved_bytes"], 0)
+            kept_bytes = kept[case["strategy"]]["memory"]["saved_bytes"]
+            self.assertEqual(kept_bytes, 2 * case["rows"] * 2 * case["h"])
 
     def test_one_strategy_and_capacity(self):
         case, = self.cases(SPEC, *SHAPE, "--strategy", "padded_bmm", "--capacity", "5")

@@ -128,11 +128,6 @@ std::string read_device(std::string_view flag, std::string_view text) {
   }
 }
 
-RunPass parse_product_pass(std::string_view text) {
-  if (text == "mlp" || text.empty()) refuse("--pass", "forward, dgrad or wgrad", text);
-  return parse_pass(text);
-}
-
 RunPass parse_pass(std::string_view text) { return parse_word<RunPass>("--pass", text, kPasses); }
 Format parse_dtype(std::string_view text) { return parse_word<Format>("--dtype", text, kDtypes); }
 BackendChoice parse_backend(std::string_view text) {
@@ -161,20 +156,24 @@ void refuse_usage(const std::string& verb, const std::string& message) {
 
 namespace {
 
-/// --order and --recompute are the layer's, --proj is a product's.
+/// --order and --recompute are the layer's.
+void refuse_layer_flags(const std::string& verb, const RunFlags& run, const std::string& pass) {
+  for (const auto& [flag, given] :
+       {std::pair{"--order", run.order_given}, std::pair{"--recompute", run.recompute}}) {
+    if (given) {
+      refuse_usage(verb, std::string(flag) + ": expected with --pass mlp, got it with " + pass);
+    }
+  }
+}
+
+/// And --proj is a product's.
 void check_applicable(const RunFlags& run) {
   const std::string pass = "--pass " + std::string(name(run.pass));
   if (run.pass == RunPass::mlp && run.projection_given) {
     refuse_usage("run",
                  "--proj: expected with --pass forward, dgrad or wgrad, got it with " + pass);
   }
-  if (run.pass == RunPass::mlp) return;
-  for (const auto& [flag, given] :
-       {std::pair{"--order", run.order_given}, std::pair{"--recompute", run.recompute}}) {
-    if (given) {
-      refuse_usage("run", std::string(flag) + ": expected with --pass mlp, got it with " + pass);
-    }
-  }
+  if (run.pass != RunPass::mlp) refuse_layer_flags("run", run, pass);
 }
 
 }  // namespace
@@ -212,6 +211,12 @@ void check_together(const Options& options) {
     refuse_usage(verb, "--profile: expected a CUDA device, got --backend cpu");
   }
   if (options.verb == Verb::run) check_applicable(options.run);
+  const std::vector<RunPass>& passes = options.bench.passes;
+  const bool layer = std::find(passes.begin(), passes.end(), RunPass::mlp) != passes.end();
+  if (bench && !layer) refuse_layer_flags("bench", options.run, "no mlp in --pass");
+  if (bench && layer && options.bench.profile) {
+    refuse_usage(verb, "--profile: expected --pass forward, dgrad or wgrad, got it with mlp");
+  }
 }
 
 std::string_view name(RunPass pass) noexcept { return word_of<RunPass>(pass, kPasses); }

@@ -47,8 +47,6 @@ std::vector<T> parse_list(std::string_view flag, std::string_view text, const Re
 }
 
 RunPass parse_pass(std::string_view text);
-/// Passes of a product, without mlp.
-RunPass parse_product_pass(std::string_view text);
 Format parse_dtype(std::string_view text);
 BackendChoice parse_backend(std::string_view text);
 UpGateOrder parse_order(std::string_view text);

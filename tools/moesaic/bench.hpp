@@ -39,6 +39,9 @@ struct BenchCase {
 /// Bytes that useful work cannot avoid: routed rows, weights of active experts, the result.
 std::int64_t min_bytes(const GroupedGemmProblem& problem, std::span<const std::int64_t> counts);
 
+/// The same of a layer's step: intermediates could stay on chip.
+std::int64_t min_bytes(const ExpertMlpProblem& problem, std::span<const std::int64_t> counts);
+
 /// The preset whose constants stand for this device's peaks; null for a device without one.
 const planner::DeviceModel* peak_model(const DeviceInfo& device);
 /// Seconds under which no kernel can stay at these peaks, over the case's; 0 without peaks.
@@ -68,6 +71,15 @@ void profile_gemm(const routing::Record& record, const RunFlags& flags, const De
 
 /// "cpu/onednn/grouped: 3 of 64 elements wrong, not timed; first y (expert 0, ...)".
 std::string wrong_words(const RunCase& one);
+
+/// The same for the SwiGLU layer: a sample is a forward and a backward. With U kept, and computed
+/// again too if `flags` say so.
+void bench_mlp(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
+               std::uint64_t seed, std::int64_t samples, const CaseProgress& progress,
+               BenchResults& results);
+
+/// True for a case that may be timed; else it is noted as wrong, or as skipped.
+bool keep_checked(const routing::Record& record, BenchCase& one, BenchResults& results);
 
 /// The table of cases; with a column for the ratio when there is something to compare with.
 std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& device);

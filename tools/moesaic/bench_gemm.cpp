@@ -107,6 +107,20 @@ double roofline_fraction(const BenchCase& one, const DeviceInfo& device) {
   return bound / one.run.seconds;
 }
 
+bool keep_checked(const routing::Record& record, BenchCase& one, BenchResults& results) {
+  const CheckResult& check = one.run.check;
+  if (check.mismatches > 0) {
+    results.wrong.push_back(std::move(one.run));
+    return false;
+  }
+  if (check.elements == 0 || record.rows() == 0) {
+    results.skipped.push_back({place_of(record) + ", " + std::string(name(one.run.strategy)),
+                               "no expert has a row, so there is nothing to check or to time"});
+    return false;
+  }
+  return true;
+}
+
 namespace {
 
 /// The strategies of one record that passed their check, with all that executing them takes.
@@ -140,15 +154,7 @@ std::unique_ptr<CheckedArms> check_arms(const routing::Record& record, const Run
             describe(record, flags, device, plan.gemm, seed)};
     arm.result.run.check =
         execute_and_check(plan.gemm, checked->tensors, arm.workspace, site, seed);
-    const CheckResult& check = arm.result.run.check;
-    if (check.mismatches > 0) {
-      results.wrong.push_back(std::move(arm.result.run));
-    } else if (check.elements == 0) {
-      results.skipped.push_back({place_of(record) + ", " + std::string(name(plan.strategy)),
-                                 "no expert has a row, so there is nothing to check or to time"});
-    } else {
-      checked->arms.push_back(std::move(arm));
-    }
+    if (keep_checked(record, arm.result, results)) checked->arms.push_back(std::move(arm));
   }
   return checked;
 }

@@ -13,6 +13,9 @@ namespace moesaic::cli {
 /// All fields of schema moesaic.bench/1.
 nlohmann::ordered_json bench_json(const BenchCase& one, const BenchSetting& setting);
 
+/// What the activations of a layer take.
+nlohmann::ordered_json memory_json(const MlpMemory& memory);
+
 /// One line without a newline; bytes that are no UTF-8 are replaced.
 std::string json_line(const nlohmann::ordered_json& json);
 

@@ -24,6 +24,25 @@ std::string regime_words(const BenchCase& one) {
   return words.empty() ? "-" : join(words, ", ");
 }
 
+std::string pass_words(const RunCase& run) {
+  const std::string pass(name(run.pass));
+  return run.pass == RunPass::mlp ? pass + " " + std::string(name(run.activations)) : pass;
+}
+
+/// The layer has d and h where a product has N and K.
+std::string width_words(const BenchCase& one) {
+  const bool layer = one.run.pass == RunPass::mlp;
+  return format("%lld x %lld", static_cast<long long>(layer ? one.run.d : one.problem.n),
+                static_cast<long long>(layer ? one.run.h : one.problem.k));
+}
+
+/// "forward + backward", medians of their own.
+std::string halves_words(const RunCase& run) {
+  return run.pass == RunPass::mlp
+             ? duration(run.forward_seconds) + " + " + duration(run.backward_seconds)
+             : "-";
+}
+
 bool differ(const std::vector<BenchCase>& cases, std::int64_t RunCase::*member) {
   return std::any_of(cases.begin(), cases.end(), [&](const BenchCase& one) {
     return one.run.*member != cases.front().run.*member;
@@ -49,12 +68,15 @@ std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& de
                                     [](const BenchCase& one) { return one.base_seconds > 0; });
   const bool has_regimes = std::any_of(cases.begin(), cases.end(),
                                        [](const BenchCase& one) { return !one.regimes.empty(); });
+  const bool has_layers = std::any_of(cases.begin(), cases.end(), [](const BenchCase& one) {
+    return one.run.pass == RunPass::mlp;
+  });
   std::vector<Column> columns = {{"routing", Align::left},
                                  {"layer"},
                                  {"experts"},
                                  {"rows"},
                                  {"pass", Align::left},
-                                 {"N x K"},
+                                 {has_layers ? "N x K, d x h" : "N x K"},
                                  {"strategy", Align::left},
                                  {"median"},
                                  {"p05"},
@@ -71,6 +93,9 @@ std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& de
   if (ranks) columns.insert(columns.begin() + 2, {"rank"});
   if (steps) columns.insert(columns.begin() + 2, {"step"});
   if (has_regimes) columns.push_back({"experts by tile", Align::left});
+  if (has_layers) {
+    columns.insert(columns.end(), {{"forward + backward"}, {"activations"}});
+  }
   if (compares) columns.push_back({"/ base"});
   Table table(columns);
   for (const BenchCase& one : cases) {
@@ -81,9 +106,8 @@ std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& de
         std::to_string(one.run.layer),
         std::to_string(one.run.experts),
         grouped_digits(one.run.rows),
-        std::string(name(one.run.pass)),
-        format("%lld x %lld", static_cast<long long>(one.problem.n),
-               static_cast<long long>(one.problem.k)),
+        pass_words(one.run),
+        width_words(one),
         std::string(name(one.problem.strategy)),
         duration(one.run.seconds),
         duration(one.run.p05_seconds),
@@ -100,6 +124,12 @@ std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& de
     }
     if (steps) words.insert(words.begin() + 2, std::to_string(one.run.step));
     if (has_regimes) words.push_back(regime_words(one));
+    if (has_layers) {
+      words.push_back(halves_words(one.run));
+      words.push_back(one.run.pass == RunPass::mlp
+                          ? byte_count(static_cast<double>(one.run.memory.peak_bytes()))
+                          : "-");
+    }
     if (compares) words.push_back(one.base_seconds > 0 ? format("%.3f", one.ratio_to_base()) : "-");
     table.add(std::move(words));
   }

@@ -67,9 +67,28 @@ Json clocks_json(const TelemetrySummary& clocks) {
           {"throttle_reasons", throttle_reasons(clocks.reasons)}};
 }
 
+/// Of a row of the SwiGLU layer.
+Json layer_json(const BenchCase& one) {
+  Json json = {{"pass", name(one.run.pass)},
+               {"strategy", name(one.problem.strategy)},
+               {"dtype", dtype_word(one.problem.format)},
+               {"d", one.run.d},
+               {"h", one.run.h},
+               {"experts", one.problem.num_experts},
+               {"max_rows", one.problem.max_rows},
+               {"order", name(one.run.order)},
+               {"activations", name(one.run.activations)},
+               {"tail", name(one.problem.tail)}};
+  if (one.problem.strategy == Strategy::padded_bmm) {
+    json["capacity"] = to_string(one.problem.capacity);
+  }
+  return json;
+}
+
 /// What makes two rows the same case, with the routing.
 Json problem_json(const BenchCase& one) {
   const GroupedGemmProblem& problem = one.problem;
+  if (one.run.pass == RunPass::mlp) return layer_json(one);
   Json json = {{"pass", name(problem.pass)},
                {"proj", name(one.run.projection)},
                {"strategy", name(problem.strategy)},
@@ -106,11 +125,16 @@ Json routing_json(const BenchCase& one) {
 
 Json timing_json(const BenchCase& one) {
   const std::vector<double>& samples = one.samples_seconds;
-  return {{"regime", "short_burst"},       {"gated", one.gated},
-          {"warm_ups", one.warm_ups},      {"samples", samples.size()},
-          {"median_s", one.run.seconds},   {"p05_s", one.run.p05_seconds},
-          {"p95_s", one.run.p95_seconds},  {"min_s", quantile(samples, 0)},
-          {"unsteady", one.run.unsteady()}};
+  Json json = {{"regime", "short_burst"},       {"gated", one.gated},
+               {"warm_ups", one.warm_ups},      {"samples", samples.size()},
+               {"median_s", one.run.seconds},   {"p05_s", one.run.p05_seconds},
+               {"p95_s", one.run.p95_seconds},  {"min_s", quantile(samples, 0)},
+               {"unsteady", one.run.unsteady()}};
+  if (one.run.pass == RunPass::mlp) {
+    json["forward_median_s"] = one.run.forward_seconds;
+    json["backward_median_s"] = one.run.backward_seconds;
+  }
+  return json;
 }
 
 Json derived_json(const BenchCase& one, const DeviceInfo& device) {
@@ -134,32 +158,42 @@ std::string key_of(const Json& device_name, const Json& problem, const Json& off
 
 nlohmann::ordered_json bench_json(const BenchCase& one, const BenchSetting& setting) {
   const BuildInfo build = build_info();
-  return {{"schema", kSchema},
-          {"date", utc_now()},
-          {"git", {{"sha", build.git_sha}, {"dirty", build.git_dirty}}},
-          {"command", setting.command},
-          {"device", device_json(setting)},
-          {"toolchain",
-           {{"compiler", build.compiler},
-            {"build_type", build.build_type},
-            {"onednn", build.onednn_version},
-            {"cuda", setting.circumstances.runtime}}},
-          {"clocks", clocks_json(one.clocks)},
-          {"problem", problem_json(one)},
-          {"routing", routing_json(one)},
-          {"implementation", one.run.implementation},
-          {"regimes", one.regimes},
-          {"timing", timing_json(one)},
-          {"work",
-           {{"useful_flops", one.run.useful_flops},
-            {"executed_flops", one.run.executed_flops},
-            {"min_bytes", one.min_bytes}}},
-          {"derived", derived_json(one, setting.device)},
-          {"check",
-           {{"reference", "sums in double precision, sampled rows of every expert"},
-            {"worst_element", one.run.check.worst},
-            {"elements", one.run.check.elements},
-            {"mismatches", one.run.check.mismatches}}}};
+  nlohmann::ordered_json row = {
+      {"schema", kSchema},
+      {"date", utc_now()},
+      {"git", {{"sha", build.git_sha}, {"dirty", build.git_dirty}}},
+      {"command", setting.command},
+      {"device", device_json(setting)},
+      {"toolchain",
+       {{"compiler", build.compiler},
+        {"build_type", build.build_type},
+        {"onednn", build.onednn_version},
+        {"cuda", setting.circumstances.runtime}}},
+      {"clocks", clocks_json(one.clocks)},
+      {"problem", problem_json(one)},
+      {"routing", routing_json(one)},
+      {"implementation", one.run.implementation},
+      {"regimes", one.regimes},
+      {"timing", timing_json(one)},
+      {"work",
+       {{"useful_flops", one.run.useful_flops},
+        {"executed_flops", one.run.executed_flops},
+        {"min_bytes", one.min_bytes}}},
+      {"derived", derived_json(one, setting.device)},
+      {"check",
+       {{"reference", "sums in double precision, sampled rows of every expert"},
+        {"worst_element", one.run.check.worst},
+        {"elements", one.run.check.elements},
+        {"mismatches", one.run.check.mismatches}}}};
+  if (one.run.pass == RunPass::mlp) row["memory"] = memory_json(one.run.memory);
+  return row;
+}
+
+nlohmann::ordered_json memory_json(const MlpMemory& memory) {
+  return {{"saved_bytes", memory.saved_bytes},
+          {"forward_scratch_bytes", memory.forward_scratch_bytes},
+          {"backward_scratch_bytes", memory.backward_scratch_bytes},
+          {"peak_bytes", memory.peak_bytes()}};
 }
 
 std::string json_line(const nlohmann::ordered_json& json) {

@@ -21,15 +21,16 @@
 namespace moesaic::cli {
 namespace {
 
-/// One product of one record.
+/// One product, or the layer, of one record.
 struct Comparison {
   routing::Record record;
   RunFlags flags;
   [[nodiscard]] double work() const {
     const GroupedGemmProblem problem =
         gemm_problem(flags, static_cast<std::int64_t>(record.counts.size()), record.rows());
+    const double products = flags.pass == RunPass::mlp ? 4.5 : 1;  // 18dh of up_gate's 4dh
     return static_cast<double>(record.rows() + 1) * static_cast<double>(problem.n) *
-           static_cast<double>(problem.k);
+           static_cast<double>(problem.k) * products;
   }
 };
 
@@ -54,6 +55,9 @@ std::vector<Comparison> comparisons(const Options& options, InputReport& report)
       for (const routing::Record& record : chosen.records) {
         for (const planner::Projection projection : options.bench.projections) {
           for (const RunPass pass : options.bench.passes) {
+            // The layer has no projection: once is enough.
+            const bool again = projection != options.bench.projections.front();
+            if (pass == RunPass::mlp && again) continue;
             RunFlags flags = options.run;
             flags.shape = shape;
             flags.pass = pass;
@@ -79,7 +83,10 @@ void require_match(const BenchBase& base, const std::vector<Comparison>& all,
       one.problem = gemm_problem(comparison.flags, one.run.experts, one.run.rows);
       one.problem.strategy = strategy;
       one.counts = comparison.record.counts;
-      if (base.seconds(one, device)) return;
+      for (const Activations mode : {Activations::save, Activations::recompute}) {
+        one.run.activations = mode;
+        if (base.seconds(one, device)) return;
+      }
     }
   }
   refuse("--compare", "rows of at least one of these cases on " + device.name,
@@ -91,8 +98,9 @@ void run_one(const Comparison& comparison, const BenchSetting& setting, const Op
              const BenchBase* base, RowSink& sink, const CaseProgress& told,
              BenchResults& results) {
   const std::size_t before = results.cases.size();
-  bench_gemm(comparison.record, comparison.flags, setting.device, options.input.seed,
-             options.bench.samples, told, results);
+  const auto bench = comparison.flags.pass == RunPass::mlp ? bench_mlp : bench_gemm;
+  bench(comparison.record, comparison.flags, setting.device, options.input.seed,
+        options.bench.samples, told, results);
   for (std::size_t i = before; i < results.cases.size(); ++i) {
     BenchCase& one = results.cases[i];
     if (base != nullptr) one.base_seconds = base->seconds(one, setting.device).value_or(0);

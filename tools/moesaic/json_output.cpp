@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "arguments.hpp"
+#include "bench_json.hpp"
 #include "plan_text.hpp"
 #include "text.hpp"
 
@@ -130,10 +131,7 @@ std::string run_json(const std::vector<RunCase>& cases) {
       json["activations"] = name(one.activations);
       json["forward_seconds"] = one.forward_seconds;
       json["backward_seconds"] = one.backward_seconds;
-      json["memory"] = {{"saved_bytes", one.memory.saved_bytes},
-                        {"forward_scratch_bytes", one.memory.forward_scratch_bytes},
-                        {"backward_scratch_bytes", one.memory.backward_scratch_bytes},
-                        {"peak_bytes", one.memory.peak_bytes()}};
+      json["memory"] = memory_json(one.memory);
     }
     list.push_back(std::move(json));
   }

@@ -46,6 +46,15 @@ void declare_plan(CLI::App& app, Options& options) {
       "null for a whole layer.");
 }
 
+void declare_mlp(CLI::App& app, RunFlags& run, const std::string& recompute_help) {
+  add(app, "--order", "ORDER", "up_gate (default), gate_up or interleaved columns, for --pass mlp",
+      [&run](const std::string& text) {
+        run.order = parse_order(text);
+        run.order_given = true;
+      });
+  app.add_flag("--recompute", run.recompute, recompute_help)->disable_flag_override();
+}
+
 void declare_work(CLI::App& app, RunFlags& run) {
   add(app, "--shape", "NAME|d=D,h=H",
       "Layer widths (needed): small-2 ... ultra-2, or d=2048,h=1408",
@@ -60,13 +69,7 @@ void declare_work(CLI::App& app, RunFlags& run) {
         run.projection = planner::parse_projection(text);
         run.projection_given = true;
       });
-  add(app, "--order", "ORDER", "up_gate (default), gate_up or interleaved columns, for --pass mlp",
-      [&run](const std::string& text) {
-        run.order = parse_order(text);
-        run.order_given = true;
-      });
-  app.add_flag("--recompute", run.recompute, "--pass mlp: backward computes U again")
-      ->disable_flag_override();
+  declare_mlp(app, run, "--pass mlp: backward computes U again");
   declare_execution(app, run);
 }
 
@@ -117,9 +120,10 @@ void declare_bench_lists(CLI::App& app, BenchFlags& bench) {
       ->type_name("NAME|d=D,h=H")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add(app, "--pass", "PASS,...", "forward (default), dgrad and wgrad",
+  add(app, "--pass", "PASS,...",
+      "forward (default), dgrad, wgrad, and mlp (forward and backward, without --proj)",
       [&bench](const std::string& text) {
-        bench.passes = parse_list<RunPass>("--pass", text, parse_product_pass);
+        bench.passes = parse_list<RunPass>("--pass", text, parse_pass);
       });
   add(app, "--proj", "PROJ,...", "up_gate (default), down and square",
       [&bench](const std::string& text) {
@@ -137,6 +141,7 @@ void declare_bench(CLI::App& app, Options& options) {
   declare_source(app, options.input);
   declare_layer(app, options.input, true);
   declare_bench_lists(app, bench);
+  declare_mlp(app, options.run, "--pass mlp: also with a backward that computes U again");
   declare_execution(app, options.run);
   add(app, "--samples", "N", "Timed runs of every strategy, 5 to 1000 (20)",
       [&bench](const std::string& text) {

@@ -83,7 +83,7 @@ struct VerifyFlags {
 /// What `bench` goes through beside the records: everything else of a case is RunFlags'.
 struct BenchFlags {
   std::vector<planner::LayerShape> shapes;
-  std::vector<RunPass> passes = {RunPass::forward};  ///< mlp is not among them.
+  std::vector<RunPass> passes = {RunPass::forward};
   std::vector<planner::Projection> projections = {planner::Projection::up_gate};
   std::vector<std::int64_t> rows;  ///< Empty: as the input has them.
   std::int64_t samples = 20;
