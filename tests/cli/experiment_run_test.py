@@ -131,7 +131,8 @@ class Resume(CliTest):
         rows = [json.loads(line) for line in lines]
         self.assertEqual(without_times(rows), without_times(self.whole_rows("fig40")))
         before = self.parts.read_bytes()
-        self.fine("experiment", "fig40", *CPU, "--output", self.parts)
+        result = self.fine("experiment", "fig40", *CPU, "--output", self.parts)
+        self.assertIn("nothing to run; 178 of 178 are there", result.err)
         self.assertEqual(self.parts.read_bytes(), before)
 
     def test_an_interrupt_keeps_and_prints_what_is_finished(self):

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 
 #include "moesaic/planner.hpp"
@@ -89,6 +90,30 @@ TEST(Summary, CorrelationOfAMonotoneRelationIsOneWithoutWidth) {
   EXPECT_EQ(again.low, noisy.low);
   EXPECT_EQ(again.high, noisy.high);
   EXPECT_TRUE(std::isnan(correlate({}).rho));
+}
+
+TEST(Summary, RowsAreApartByProtocolAndDeviceAndTheLastOfAPlaceCounts) {
+  const std::string path = testing::TempDir() + "moesaic_summary_rows.jsonl";
+  const auto line = [](const char* device, const char* protocol, const char* key, double seconds) {
+    return std::string(R"({"schema":"moesaic.bench/1","device":{"name":")") + device +
+           R"("},"git":{"sha":"0"},"problem":{"n":8,"k":8},"routing":{"offs":[2,3]},"timing":)" +
+           R"({"mean_s":)" + std::to_string(seconds) +
+           R"(,"unsteady":false},"work":{"useful_flops":1,"executed_flops":1},"clocks":null,)" +
+           R"("experiment":{"name":"fig38","protocol":")" + protocol + R"(","case":")" + key +
+           R"(","arm":"grouped","process":0,"order":0,"factors":{"rows":3}}})" + "\n";
+  };
+  std::ofstream(path) << line("one", "full", "a", 1) << line("two", "full", "a", 2)
+                      << line("one", "reduced", "a", 3) << line("one", "full", "b", 4)
+                      << line("one", "full", "a", 5);
+  const std::vector<RowSet> sets = row_sets(ResultFile("--summarize", path), "fig38");
+  ASSERT_EQ(sets.size(), 3U);
+  ASSERT_EQ(sets[0].rows.size(), 2U);
+  EXPECT_EQ(sets[0].rows[0].mean_seconds, 5);
+  EXPECT_EQ(sets[0].rows[1].mean_seconds, 4);
+  EXPECT_EQ(sets[0].rows[0].counts, (std::vector<std::int64_t>{2, 1}));
+  EXPECT_EQ(sets[1].device, "two");
+  EXPECT_EQ(sets[2].protocol, "reduced");
+  std::remove(path.c_str());
 }
 
 TEST(Summary, CrossoverIsWhereGroupedStaysFaster) {

@@ -233,6 +233,13 @@ ExitCode run_design(const Options& options, const Design& design) {
   }
   const std::vector<Task> tasks =
       tasks_of(design, there, device_pace(choice.device), flags.process.value_or(-1));
+  if (!flags.process) {
+    const std::int64_t all = row_count(design), left = row_count(tasks);
+    std::fprintf(stderr, "moesaic experiment: %s rows to %s, %s; %s of %s are there\n",
+                 grouped_digits(left).c_str(), path.c_str(),
+                 left > 0 ? about(expected_seconds(tasks)).c_str() : "nothing to run",
+                 grouped_digits(all - left).c_str(), grouped_digits(all).c_str());
+  }
   Outcome outcome;
   if (!tasks.empty()) {
     outcome = design.processes > 1 && !flags.process

@@ -102,18 +102,18 @@ void declare_experiment(CLI::App& app, Options& options) {
   app.add_flag("--json", options.output.json, "With --dry-run: one JSON line per case")
       ->disable_flag_override();
   declare_strict(app, options.output);
-  app.footer(
-      "fig38, fig71   exact rows against a padded batch, over the routed rows\n"
-      "table44        one projection split into four or eight experts\n"
-      "fig40          how much a concentrated histogram costs at the same rows\n"
-      "fig72          two histograms that agree in one figure of concentration\n"
-      "fig73          large products for seconds, with clocks and power\n"
-      "skew           your histograms: FILE or SPEC, as for run\n"
-      "fig2           roofline curves of dense and routed layers; needs no device\n\n"
-      "Examples:\n"
-      "  moesaic experiment fig40 --dry-run\n"
-      "  moesaic experiment fig38 --budget 10m --output fig38.jsonl\n"
-      "  moesaic experiment skew routing.json --shape small-2 --protocol reduced");
+  app.footer(std::string(kSpecs) +
+             "fig38, fig71   exact rows against a padded batch, over the routed rows\n"
+             "table44        one projection split into four or eight experts\n"
+             "fig40          how much a concentrated histogram costs at the same rows\n"
+             "fig72          two histograms that agree in one figure of concentration\n"
+             "fig73          large products for seconds, with clocks and power\n"
+             "skew           your histograms: FILE or SPEC, as for run\n"
+             "fig2           roofline curves of dense and routed layers; needs no device\n\n"
+             "Examples:\n"
+             "  moesaic experiment fig40 --dry-run\n"
+             "  moesaic experiment fig38 --budget 10m --output fig38.jsonl\n"
+             "  moesaic experiment skew routing.json --shape small-2 --protocol reduced");
 }
 
 void check_experiment(const Options& options) {

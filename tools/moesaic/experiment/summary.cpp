@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "experiment/statistics.hpp"
@@ -55,23 +56,21 @@ double median_of(const std::vector<double>& values) {
 
 std::vector<RowSet> row_sets(const ResultFile& file, const std::string& experiment) {
   std::vector<RowSet> sets;
+  std::map<std::pair<std::string, RowPlace>, std::size_t>
+      known;  // device and place, index in a set
   for (const StoredRow& row : file.rows()) {
     if (row.place.experiment != experiment) continue;
-    const auto same = [&](const RowSet& set) {
-      return set.protocol == row.place.protocol && set.device == row.device;
-    };
-    auto set = std::find_if(sets.begin(), sets.end(), same);
+    auto set = std::find_if(sets.begin(), sets.end(), [&](const RowSet& other) {
+      return other.protocol == row.place.protocol && other.device == row.device;
+    });
     if (set == sets.end()) {
       set = sets.insert(sets.end(), {experiment, row.place.protocol, row.device, {}});
     }
-    const auto earlier =
-        std::find_if(set->rows.begin(), set->rows.end(), [&](const StoredRow& other) {
-          return !(other.place < row.place) && !(row.place < other.place);
-        });
-    if (earlier == set->rows.end()) {
+    const auto [earlier, fresh] = known.try_emplace({row.device, row.place}, set->rows.size());
+    if (fresh) {
       set->rows.push_back(row);
     } else {
-      *earlier = row;
+      set->rows[earlier->second] = row;
     }
   }
   return sets;
