@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import pathlib
 import subprocess
 import unittest
@@ -71,7 +72,9 @@ class Results(PageTest):
         self.assertEqual(self.download(page, "#fig38 .png")[:4], b"\x89PNG")
 
     def test_full_and_reduced_are_two_figures(self):
-        page = self.page(self.write("a.jsonl", lines([*made.sweep(), *made.sweep(protocol="reduced")])))
+        page = self.page(self.write("a.jsonl", lines([*made.sweep(), *made.sweep(protocol="reduced", width=256)])))
+        self.assertIn("d = h = 4096", self.text(page, "#fig38 h3"))
+        self.assertIn("d = h = 256", self.text(page, "#fig38-reduced h3"))
         self.assertEqual(self.drawn(page)[:2], ["fig38", "fig38-reduced"])
         self.assertIn("reduced protocol", self.text(page, "#fig38-reduced .tags"))
         self.assertIn("reduced", self.corner(page, "fig38-reduced")[0])
@@ -133,6 +136,20 @@ class Results(PageTest):
         middle = sum(700 / (1 + 0.01 * trial) for trial in (-0.5, 0.5)) / 2
         self.assertAlmostEqual(per_clock["y"][0], middle / 1660, 9)
         self.all_near(self.trace(page, "fig73", "grouped", "x4")["y"], 695)
+
+    def test_rows_that_the_verb_experiment_writes(self):
+        for name in ("fig38", "fig73"):
+            subprocess.run([BINARY, "experiment", name, "--protocol", "reduced", "--backend", "cpu", "--output", self.folder / f"{name}.jsonl"],
+                           check=True, capture_output=True, env=dict(os.environ, OMP_WAIT_POLICY="passive"))
+        page = self.page(self.folder / "fig38.jsonl", self.folder / "fig73.jsonl")
+        self.assertEqual(self.drawn(page), ["fig38-reduced", "fig73-reduced"])
+
+    def test_a_device_without_telemetry(self):
+        rows = [dict(row, telemetry=None, clocks=None) for row in made.fig73(trials=1)]
+        page = self.page(self.write("a.jsonl", lines(rows)))
+        self.assertEqual(self.drawn(page)[0], "fig73")
+        self.assertIn("no telemetry", self.text(page, "#fig73"))
+        self.assertEqual({one["xaxis"] for one in self.traces(page, "fig73")}, {"x"})
 
     def test_replayed_histograms(self):
         page = self.page(self.write("a.jsonl", lines(made.skew())))

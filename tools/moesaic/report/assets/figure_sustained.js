@@ -17,53 +17,61 @@
     {title: 'Power, W', unit: 'W', of: powerOf}
   ];
 
+  /// {x, y, low, high} of one panel at every number of rows; only where somebody looked.
+  const pointsOf = (rows, panel) =>
+      ascending(rows.map((row) => moesaic.factor(row, 'rows_per_expert')))
+          .map((x) => {
+            const some = rows.filter((row) => moesaic.factor(row, 'rows_per_expert') === x)
+                             .map(panel.of)
+                             .filter(Number.isFinite);
+            return {
+              x,
+              y: some.length ? median(some) : null,
+              low: Math.min(...some),
+              high: Math.max(...some),
+              count: some.length
+            };
+          })
+          .filter((point) => point.y !== null);
+
+  function looksOf(chosen) {
+    const all =
+        chosen.flatMap((set) => set.rows.flatMap((row) => at(row, 'telemetry.reasons') || []));
+    return {looks: all.length, capped: all.filter((reasons) => reasons & kPowerCap).length};
+  }
+
   function sustained(chosen, view) {
-    const traces = [],
-          all = chosen.flatMap(
-              (set) => set.rows.map((row) => moesaic.factor(row, 'rows_per_expert')));
-    let looks = 0, capped = 0;
-    for (const set of chosen) {
-      for (const row of set.rows) {
-        for (const reasons of at(row, 'telemetry.reasons') || []) {
-          looks += 1;
-          if (reasons & kPowerCap) capped += 1;
-        }
-      }
-      for (const [arm, rows] of groups(set.rows, moesaic.armOf)) {
-        panels.forEach((panel, i) => {
-          const axes = i ? {xaxis: 'x' + (i + 1), yaxis: 'y' + (i + 1), showlegend: false} : {};
-          const points =
-              ascending(rows.map((row) => moesaic.factor(row, 'rows_per_expert')))
-                  .map((x) => {
-                    const some = rows.filter((row) => moesaic.factor(row, 'rows_per_expert') === x)
-                                     .map(panel.of)
-                                     .filter(Number.isFinite);
-                    return {
-                      x,
-                      y: some.length ? median(some) : null,
-                      low: Math.min(...some),
-                      high: Math.max(...some),
-                      count: some.length
-                    };
-                  })
-                  .filter((point) => point.y !== null);
-          traces.push(...moesaic.spreadTraces(points, arm, set.place, panel.unit, axes));
-        });
-      }
-    }
-    const layout = {height: 640};
-    panels.forEach((panel, i) => {
+    const traces = [], layout = {};
+    const rows = chosen.flatMap((set) => set.rows);
+    const all = rows.map((row) => moesaic.factor(row, 'rows_per_expert'));
+    const known = panels.filter((panel) => pointsOf(rows, panel).length);
+    const {looks, capped} = looksOf(chosen);
+    known.forEach((panel, i) => {
       const name = i ? String(i + 1) : '', left = i % 2 === 0, top = i < 2;
+      const alone = known.length === 1, flat = known.length <= 2;
       layout['xaxis' + name] = moesaic.rowsAxis(
-          top ? '' : 'Rows per expert', all, view.x,
-          {domain: left ? [0, 0.455] : [0.565, 1], anchor: 'y' + name});
+          top && !flat ? '' : 'Rows per expert', all, view.x,
+          {domain: alone ? [0, 1] :
+               left      ? [0, 0.455] :
+                           [0.565, 1],
+           anchor: 'y' + name});
       layout['yaxis' + name] = moesaic.axis(panel.title, {
-        domain: top ? [0.56, 1] : [0, 0.42],
+        domain: flat ? [0, 1] :
+            top      ? [0.56, 1] :
+                       [0, 0.42],
         anchor: 'x' + name,
         type: view.scale,
         rangemode: view.y
       });
+      const axes = i ? {xaxis: 'x' + name, yaxis: 'y' + name, showlegend: false} : {};
+      for (const set of chosen) {
+        for (const [arm, some] of groups(set.rows, moesaic.armOf)) {
+          traces.push(
+              ...moesaic.spreadTraces(pointsOf(some, panel), arm, set.place, panel.unit, axes));
+        }
+      }
     });
+    layout.height = known.length > 2 ? 640 : 430;
     return {
       traces,
       layout,

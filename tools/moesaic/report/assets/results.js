@@ -212,7 +212,7 @@ moesaic.kinds = {};
         moesaic.figures.some((other) => other.id === id) ? `${id}-${figure.regime || 'other'}` : id;
     const spec = {
       id: unique,
-      title: kind.title,
+      title: typeof kind.title === 'function' ? kind.title(sets) : kind.title,
       lead: kind.lead,
       tags: tagsOf(figure, sets),
       controls,
