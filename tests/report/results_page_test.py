@@ -172,6 +172,19 @@ class Results(PageTest):
         self.assertEqual(predicted["x"], [row["predicted"]["kernel_s"] for row in rows])
         self.assertEqual(predicted["y"], [row["timing"]["median_s"] for row in rows])
 
+    def test_layers_are_apart_by_how_they_keep_activations(self):
+        rows = []
+        for activations, factor in (("save", 1.0), ("recompute", 1.2)):
+            for one in made.bench(factor=factor):
+                one["problem"] = {"pass": "mlp", "strategy": one["problem"]["strategy"], "dtype": "bf16", "d": 64, "h": 96, "experts": 16, "order": "up_gate", "activations": activations}
+                rows.append(one)
+        page = self.page(self.write("a.jsonl", lines(rows)))
+        self.assertEqual(page.locator("#bench-product option").all_inner_texts(), [
+            f"mlp, 16 experts, d = 64, h = 96, up_gate, activations {kept}, bf16" for kept in ("save", "recompute")])
+        self.assertAlmostEqual(self.trace(page, "bench", "grouped")["y"][0], 700)
+        page.locator("#bench-product").select_option(index=1)
+        self.assertAlmostEqual(self.trace(page, "bench", "grouped")["y"][0], 700 / 1.2)
+
     def test_throttled_rows_are_ringed(self):
         rows = list(made.bench())
         rows[0]["clocks"]["throttled"] = True

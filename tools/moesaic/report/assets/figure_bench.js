@@ -13,11 +13,13 @@
     layer: {title: 'Layer', of: (row) => at(row, 'routing.layer')},
     i_h: {title: 'Load imbalance, I_H', of: (row) => at(row, 'load.i_h')}
   };
-  /// Rows that may share lines: one product on one number of experts.
-  const productOf = (row) => at(row, 'problem.pass') + ', ' + at(row, 'routing.experts') +
-          ' experts, N × K = ' + at(row, 'problem.n') + ' × ' + at(row, 'problem.k') + ', ' +
-          at(row, 'problem.dtype') ||
-      at(row, 'problem.format');
+  /// Rows that may share lines: one product, or one way to run the layer, on one number of experts.
+  const productOf = (row) => {
+    const {pass, n, k, d, h, order, activations, dtype, format} = row.problem || {};
+    const what = n === undefined ? `d = ${d}, h = ${h}, ${order}, activations ${activations}` :
+                                   `N × K = ${n} × ${k}`;
+    return `${pass}, ${at(row, 'routing.experts')} experts, ${what}, ${dtype || format}`;
+  };
 
   function timed(chosen, view) {
     const traces = [], rings = [], all = [], x = across[view.x];

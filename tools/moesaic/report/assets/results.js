@@ -121,6 +121,8 @@ moesaic.kinds = {};
     ['hbm_bytes', 'profile.hbm_bytes'],
     ['l2_hit_rate', 'profile.l2_hit_rate'],
     ['tensor_pipe_utilization', 'profile.tensor_pipe_utilization'],
+    ['saved_bytes', 'memory.saved_bytes'],
+    ['peak_bytes', 'memory.peak_bytes'],
     ['implementation', 'implementation'],
     ['checked_elements', 'check.elements'],
     ['mismatches', 'check.mismatches'],
