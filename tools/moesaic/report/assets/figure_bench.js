@@ -82,16 +82,6 @@
     }
     const axis = () =>
         (view.x === 'rows' ? moesaic.rowsAxis(x.title, all, view.scale) : moesaic.axis(x.title));
-    const one = {
-      type: 'line',
-      xref: 'x2 domain',
-      yref: 'y2',
-      x0: 0,
-      x1: 1,
-      y0: 1,
-      y1: 1,
-      line: {color: '#111111', width: 1}
-    };
     return {
       traces: [...traces, ...moesaic.rings(rings)],
       layout: moesaic.pair(
@@ -101,7 +91,7 @@
                 values[view.value].title,
                 {rangemode: 'tozero', type: view.y, tickformat: values[view.value].format})
           },
-          {x: axis(), y: moesaic.axis('Time ÷ time of grouped')}, {shapes: [one]}),
+          {x: axis(), y: moesaic.axis('Time ÷ time of grouped')}, {shapes: [moesaic.unityLine()]}),
       notes:
           ['Medians. Right: above 1 the grouped product is faster. Useful throughput counts ' +
            'rows that carry a route, physical every row multiplied.']

@@ -69,21 +69,12 @@
               digits(time('concentrated') / time('broad'), 3) + ' times as long.');
       }
     }
-    const one = {
-      type: 'line',
-      xref: 'x2 domain',
-      yref: 'y2',
-      x0: 0,
-      x1: 1,
-      y0: 1,
-      y1: 1,
-      line: {color: '#111111', width: 1}
-    };
     return {
       traces: [...traces, ...moesaic.rings(rings)],
       layout: moesaic.pair(
           {x: moesaic.axis(x), y: moesaic.axis('Useful throughput, TFLOP/s', {type: view.y})},
-          {x: moesaic.axis(x), y: moesaic.axis('Time ÷ time of grouped')}, {shapes: [one]}),
+          {x: moesaic.axis(x), y: moesaic.axis('Time ÷ time of grouped')},
+          {shapes: [moesaic.unityLine()]}),
       notes
     };
   }

@@ -51,16 +51,6 @@
         }));
       }
     }
-    const one = {
-      type: 'line',
-      xref: 'x2 domain',
-      yref: 'y2',
-      x0: 0,
-      x1: 1,
-      y0: 1,
-      y1: 1,
-      line: {color: '#111111', width: 1}
-    };
     return {
       traces: [...traces, ...moesaic.rings(rings)],
       layout: moesaic.pair(
@@ -76,7 +66,7 @@
           {
             height: 460,
             shapes: [
-              one,
+              moesaic.unityLine(),
               ...(full ?
                       [
                         moesaic.band(band[0], band[1], 'x', band[2]),

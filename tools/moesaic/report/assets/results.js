@@ -156,6 +156,18 @@ moesaic.kinds = {};
     return {head: used.map(({name}) => name), rows: cells.map((row) => used.map(({i}) => row[i]))};
   }
 
+  /// A line across the right axes of a pair where both take the same time.
+  moesaic.unityLine = () => ({
+    type: 'line',
+    xref: 'x2 domain',
+    yref: 'y2',
+    x0: 0,
+    x1: 1,
+    y0: 1,
+    y1: 1,
+    line: {color: '#111111', width: 1}
+  });
+
   /// Rings around points of throttled rows. points: [{x, y, row}].
   moesaic.rings = function(points, extra) {
     const some = points.filter((point) => moesaic.isThrottled(point.row));
