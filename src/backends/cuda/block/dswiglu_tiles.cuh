@@ -35,20 +35,19 @@ class DswigluTiles : private TileSides<kConfig> {
         activate_side<1>(state, to);
         receive_next();
       } else {
-        RingState<kConfig> saved = state;
-        begin<false>(state, saved, to);
+        begin_tile(state, [] {});
         bool goes_on = true;
         while (goes_on) {
           multiply_all(state, tile.k_blocks - 2 * kOverlapped, false);
           end(state, to);
           const PanelTarget done = to;
-          saved = state;  // of the right half's two stages
+          RingState<kConfig> saved = state;  // of the right half's two stages
           state.advance();
           state.advance();
           receive_next();
           goes_on = tile.kind == TileMessage::large && is_long(tile);
           if (goes_on) {
-            begin<true>(state, saved, done);
+            begin_tile(state, [&] { activate_side<1>(saved, done); });
           } else {
             activate_side<1>(saved, done);
           }
@@ -64,50 +63,19 @@ class DswigluTiles : private TileSides<kConfig> {
 
  private:
   using Sides = TileSides<kConfig>;
+  using Sides::begin_tile;
   using Sides::is_long;
+  using Sides::issue_last_two;
   using Sides::kOverlapped;
-  using Sides::multiply;
   using Sides::multiply_all;
   using Sides::multiply_left;
   using Sides::release;
   using Sides::ring_;
   using Sides::sums_;
-  using Sides::wait_for_two;
-
-  /// The first two stages of a tile. kAfterTile: with the right half of the tile before, whose two
-  /// stages come before them in the ring.
-  template <bool kAfterTile>
-  __device__ __forceinline__ void begin(RingState<kConfig>& state, RingState<kConfig>& saved,
-                                        const PanelTarget& before) {
-    const RingState<kConfig> second = wait_for_two(state);
-    ptx::wgmma_fence();
-    multiply<0>(state.stage, true);
-    multiply<0>(second.stage, false);
-    ptx::wgmma_commit();
-    if constexpr (kAfterTile) activate_side<1>(saved, before);
-    ptx::wgmma_fence();
-    multiply<1>(state.stage, true);
-    ptx::wgmma_commit();
-    multiply<1>(second.stage, false);
-    ptx::wgmma_commit();
-    ptx::wgmma_wait<1>();
-    release(state);
-    ptx::wgmma_wait<0>();
-    release(state);
-  }
 
   /// The last two stages of the contraction, and the left half's two that follow.
   __device__ __forceinline__ void end(RingState<kConfig>& state, const PanelTarget& to) {
-    const RingState<kConfig> second = wait_for_two(state);
-    ptx::wgmma_fence();
-    multiply<0>(state.stage, false);
-    multiply<0>(second.stage, false);
-    ptx::wgmma_commit();
-    multiply<1>(state.stage, false);
-    ptx::wgmma_commit();
-    multiply<1>(second.stage, false);
-    ptx::wgmma_commit();
-    RingState<kConfig> left = second;
+    RingState<kConfig> left = issue_last_two(state);
     left.advance();
     ptx::wgmma_wait<2>();
     activate<0, 0>(left, to);

@@ -46,7 +46,7 @@ class LargeTiles : private TileSides<kConfig> {
         compute_short(state, tile.k_blocks, to);
         receive_next();
       } else {
-        begin<false>(state, to);
+        begin_tile(state, [] {});
         bool goes_on = true;
         while (goes_on) {
           multiply_all(state, tile.k_blocks - 2 * kOverlapped, false);
@@ -55,7 +55,7 @@ class LargeTiles : private TileSides<kConfig> {
           receive_next();
           goes_on = tile.kind == TileMessage::large && is_long(tile);
           if (goes_on) {
-            begin<true>(state, done);
+            begin_tile(state, [&] { store<1>(done); });
           } else {
             store<1>(done);
           }
@@ -71,14 +71,14 @@ class LargeTiles : private TileSides<kConfig> {
 
  private:
   using Sides = TileSides<kConfig>;
+  using Sides::begin_tile;
   using Sides::is_long;
+  using Sides::issue_last_two;
   using Sides::kOverlapped;
-  using Sides::multiply;
   using Sides::multiply_all;
   using Sides::multiply_left;
   using Sides::release;
   using Sides::sums_;
-  using Sides::wait_for_two;
 
   /// A tile too short to overlap with anything.
   __device__ __forceinline__ void compute_short(RingState<kConfig>& state, int k_blocks,
@@ -88,37 +88,9 @@ class LargeTiles : private TileSides<kConfig> {
     store<1>(to);
   }
 
-  /// The first two stages. kAfterTile: stores the right half of the tile before.
-  template <bool kAfterTile>
-  __device__ __forceinline__ void begin(RingState<kConfig>& state, const PanelTarget& before) {
-    const RingState<kConfig> second = wait_for_two(state);
-    ptx::wgmma_fence();
-    multiply<0>(state.stage, true);
-    multiply<0>(second.stage, false);
-    ptx::wgmma_commit();
-    if constexpr (kAfterTile) store<1>(before);
-    ptx::wgmma_fence();
-    multiply<1>(state.stage, true);
-    ptx::wgmma_commit();
-    multiply<1>(second.stage, false);
-    ptx::wgmma_commit();
-    ptx::wgmma_wait<1>();
-    release(state);
-    ptx::wgmma_wait<0>();
-    release(state);
-  }
-
   /// The last two stages; the right half is still to be stored afterwards.
   __device__ __forceinline__ void end(RingState<kConfig>& state, const PanelTarget& to) {
-    const RingState<kConfig> second = wait_for_two(state);
-    ptx::wgmma_fence();
-    multiply<0>(state.stage, false);
-    multiply<0>(second.stage, false);
-    ptx::wgmma_commit();
-    multiply<1>(state.stage, false);
-    ptx::wgmma_commit();
-    multiply<1>(second.stage, false);
-    ptx::wgmma_commit();
+    issue_last_two(state);
     ptx::wgmma_wait<2>();
     store_piece<0, 0>(to);
     ptx::wgmma_wait<1>();

@@ -44,6 +44,41 @@ class TileSides {
                              [&](int stage, bool first) { multiply<0>(stage, first); });
   }
 
+  /// A tile's first two stages: `between` runs while the left half of its columns is multiplied.
+  template <class Between>
+  __device__ __forceinline__ void begin_tile(RingState<kConfig>& state, const Between& between) {
+    const RingState<kConfig> second = wait_for_two(state);
+    ptx::wgmma_fence();
+    multiply<0>(state.stage, true);
+    multiply<0>(second.stage, false);
+    ptx::wgmma_commit();
+    between();
+    ptx::wgmma_fence();
+    multiply<1>(state.stage, true);
+    ptx::wgmma_commit();
+    multiply<1>(second.stage, false);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();
+    release(state);
+    ptx::wgmma_wait<0>();
+    release(state);
+  }
+
+  /// A tile's last two stages, the left half first: three groups, the left half and either stage of
+  /// the right, which the caller waits for and then releases. @returns the state of the second.
+  __device__ __forceinline__ RingState<kConfig> issue_last_two(const RingState<kConfig>& state) {
+    const RingState<kConfig> second = wait_for_two(state);
+    ptx::wgmma_fence();
+    multiply<0>(state.stage, false);
+    multiply<0>(second.stage, false);
+    ptx::wgmma_commit();
+    multiply<1>(state.stage, false);
+    ptx::wgmma_commit();
+    multiply<1>(second.stage, false);
+    ptx::wgmma_commit();
+    return second;
+  }
+
   /// The state of the second of the next two stages, both of which are full.
   __device__ __forceinline__ RingState<kConfig> wait_for_two(
       const RingState<kConfig>& state) const {
