@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Grouped products for PyTorch tensors: `import moesaic.torch`.
 
-Differentiable, registered with torch.library (torch.compile, opcheck, CUDA graphs), on CUDA (BF16)
-and on the CPU (BF16 and FP32).
+Differentiable operators that torch.compile, opcheck and CUDA graphs take, on CUDA (BF16) and on the
+CPU (BF16 and FP32).
 """
 
 import torch

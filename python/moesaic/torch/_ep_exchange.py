@@ -56,13 +56,13 @@ class Exchange:
         problem = _library.EpProblem(
             format=_gemm.FORMATS[name], num_experts=num_experts, topk=topk, max_tokens=max_tokens,
             d=hidden_size, capacity_factor_millionths=round(capacity_factor * 1e6) or -1)
-        self._library, handle = group.library, ctypes.c_void_p()
-        check_status(group.rendezvous, group.library.moesaic_ep_create(problem, group.handle, handle))
+        self._native, handle = group.native, ctypes.c_void_p()
+        check_status(group.rendezvous, group.native.moesaic_ep_create(problem, group.handle, handle))
         self._handle = handle.value
-        self.max_rows = self._library.moesaic_ep_max_rows(handle)
+        self.max_rows = self._native.moesaic_ep_max_rows(handle)
         self.local_experts = num_experts // group.num_ranks
-        self.implementation = self._library.moesaic_ep_implementation(handle).decode()
-        size = self._library.moesaic_ep_workspace_bytes(handle)
+        self.implementation = self._native.moesaic_ep_implementation(handle).decode()
+        size = self._native.moesaic_ep_workspace_bytes(handle)
         self._memory = [torch.zeros(size + 256, dtype=torch.uint8, device=group.device)
                         for _ in range(group.num_local_ranks)]
         self._workspaces = [_library.Workspace(memory.data_ptr() + -memory.data_ptr() % 256, size)
@@ -76,7 +76,7 @@ class Exchange:
         """Ends the plan; group.close() does it too."""
         if getattr(self, "_handle", None):
             handle, self._handle = self._handle, None
-            self._library.moesaic_ep_destroy(handle)
+            self._native.moesaic_ep_destroy(handle)
 
     def __del__(self):
         if getattr(self, "group", None) is not None and self.group.handle:
@@ -116,7 +116,7 @@ class Exchange:
                 target.workspace = self._workspaces[rank]
         if not self.group.handle:
             self.group.call("group_check", None)  # says that it is closed
-        status = getattr(self._library, "moesaic_ep_" + function)(
+        status = getattr(self._native, "moesaic_ep_" + function)(
             self._handle, args, len(entries), *more, self.group.stream)
         check_status(self.group.rendezvous, status)
 
@@ -169,7 +169,7 @@ class Exchange:
         found = []
         for workspace in self._workspaces:
             fault = _library.EpRouteFault()
-            check_status(self.group.rendezvous, self._library.moesaic_ep_read_fault(
+            check_status(self.group.rendezvous, self._native.moesaic_ep_read_fault(
                 self._handle, workspace, self.group.stream, fault))
             found.append(RouteFault(_FAULTS[fault.kind], fault.token, fault.slot, fault.value)
                          if fault.kind else None)
@@ -180,7 +180,7 @@ class Exchange:
         found = []
         for workspace in self._workspaces:
             dropped = ctypes.c_int64()
-            check_status(self.group.rendezvous, self._library.moesaic_ep_read_dropped_routes(
+            check_status(self.group.rendezvous, self._native.moesaic_ep_read_dropped_routes(
                 self._handle, workspace, self.group.stream, dropped))
             found.append(dropped.value)
         return self.as_given(found)

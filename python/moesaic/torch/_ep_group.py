@@ -74,7 +74,7 @@ class Lease:
     def __del__(self):
         if getattr(self, "id", None) is not None and self.group.handle:
             del self.group.leased[self.id]
-            self.group.library.moesaic_ep_group_release(self.group.handle, self.id)
+            self.group.native.moesaic_ep_group_release(self.group.handle, self.id)
 
 
 class _DeviceMemory:
@@ -102,12 +102,12 @@ class ExpertParallelGroup:
     """
 
     def __init__(self, handle, device, rank=None, rendezvous=None):
-        self.library = _library.load()
+        self.native = _library.load()
         self.exchanges = weakref.WeakSet()
         self.leased = {}  # id -> (address of each local rank, bytes), while leased
         self.handle, self.device, self.rendezvous = handle, device, rendezvous
-        self.num_ranks = self.library.moesaic_ep_group_num_ranks(handle)
-        self.num_local_ranks = self.library.moesaic_ep_group_num_local_ranks(handle)
+        self.num_ranks = self.native.moesaic_ep_group_num_ranks(handle)
+        self.num_local_ranks = self.native.moesaic_ep_group_num_local_ranks(handle)
         self.local_ranks = tuple(range(self.num_ranks)) if rank is None else (rank,)
 
     @classmethod
@@ -182,7 +182,7 @@ class ExpertParallelGroup:
         """moesaic_ep_{function} of this group."""
         if not self.handle:
             raise Error("this group is closed")
-        status = getattr(self.library, "moesaic_ep_" + function)(self.handle, *arguments)
+        status = getattr(self.native, "moesaic_ep_" + function)(self.handle, *arguments)
         check_status(self.rendezvous, status)
 
     @property
@@ -195,7 +195,7 @@ class ExpertParallelGroup:
     @property
     def barriers(self):
         """Barriers of all ranks so far, as enqueued by this process."""
-        return self.library.moesaic_ep_group_barriers(self.handle) if self.handle else 0
+        return self.native.moesaic_ep_group_barriers(self.handle) if self.handle else 0
 
     def pool_usage(self):
         usage = _library.EpPoolUsage()
@@ -238,7 +238,7 @@ class ExpertParallelGroup:
         for exchange in list(self.exchanges):
             exchange.destroy()
         handle, self.handle = self.handle, None
-        self.library.moesaic_ep_group_destroy(handle)
+        self.native.moesaic_ep_group_destroy(handle)
 
     def __enter__(self):
         return self
