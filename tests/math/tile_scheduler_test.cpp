@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <tuple>
 #include <vector>
 
 #include "math/checked_span.hpp"
-#include "math/tile_order.hpp"
 #include "support/random_offsets.hpp"
 
 namespace moesaic::math {
@@ -322,79 +320,6 @@ TEST(TileScheduler, EveryTileOfEveryValidSegmentExactlyOnce) {
   EXPECT_GT(Coverage<std::int64_t>::absent_halves, 1000);
 }
 
-// ---- Halves
-// ----------------------------------------------------------------------------------------------
-
-TEST(HalvedTiles, ExactlyTheLastRoundAndOnlyWhereEveryHalfHasAWorkerOfItsOwn) {
-  for (std::int64_t workers = 1; workers <= 140; ++workers) {
-    std::int64_t last_round = 0;  // of `tiles`; 0: it is full, or there is none
-    for (std::int64_t tiles = 0; tiles <= 600; ++tiles) {
-      const HalvedTiles large = halve_last_round(tiles, workers);
-      const bool cut = last_round > 0 && last_round * 2 <= workers;
-      ASSERT_EQ(large, (HalvedTiles{cut ? tiles - last_round : tiles, cut ? last_round : 0}))
-          << tiles << " tiles of " << workers;
-      last_round = (last_round + 1) % workers;
-    }
-  }
-  EXPECT_EQ(halve_last_round(66, 132), (HalvedTiles{0, 66}));
-  EXPECT_EQ(halve_last_round(67, 132), (HalvedTiles{67, 0}));
-  EXPECT_EQ(halve_last_round(7, 1), (HalvedTiles{7, 0}));
-}
-
-TEST(HalvedTiles, EveryIndexIsAPlaceOfItsOwnAndEveryPlaceAnIndex) {
-  constexpr std::int64_t kFollowing = 5;  // tiles of few rows
-  for (std::int64_t workers = 1; workers <= 33; ++workers) {
-    for (std::int64_t tiles = 0; tiles <= 80; ++tiles) {
-      const HalvedTiles large = halve_last_round(tiles, workers);
-      std::int64_t index = 0;
-      for (std::int64_t tile = 0; tile < tiles + kFollowing; ++tile) {
-        const bool cut = tile < tiles && tile >= tiles - large.halved;
-        for (int side = cut ? 0 : -1; side < (cut ? 2 : 0); ++side) {
-          ASSERT_EQ(place_of(large, index), (RowTilePlace{tile, side}))
-              << index << ": " << tiles << " tiles of " << workers;
-          ++index;
-        }
-      }
-      ASSERT_EQ(index, large.whole + 2 * large.halved + kFollowing);
-    }
-  }
-}
-
-TEST(HalvedTiles, HalvesCoverTheColumnsOfTheirTileExactlyOnce) {
-  const std::vector<std::int32_t> ends = {3};
-  const CheckedSpan offs(ends);
-  int absent = 0;
-  for (const std::int64_t tile_n : {2, 6, 8, 256}) {
-    for (std::int64_t n = 1; n <= 2 * tile_n + 1; ++n) {
-      const auto grid = row_tile_grid(1, 3, n, {4, tile_n, 8});
-      const std::int64_t tiles = (n + tile_n - 1) / tile_n;
-      std::vector<int> covered(static_cast<std::size_t>(n));
-      RowTileCursor whole(offs, grid, 1, 0);
-      RowTileCursor cursor(offs, grid, 2 * tiles, 0);
-      for (std::int64_t index = 0; index < 2 * tiles; cursor.seek(++index)) {
-        ASSERT_TRUE(cursor.valid());
-        const RowTile<> half = cursor.tile();
-        whole.seek(index / 2);
-        RowTile<> like_whole = half;  // all but what makes it a half
-        like_whole.column_begin = whole.tile().column_begin;
-        like_whole.columns = whole.tile().columns;
-        like_whole.half = false;
-        ASSERT_EQ(like_whole, whole.tile());
-        ASSERT_TRUE(half.half);
-        ASSERT_EQ(half.column_begin % (tile_n / 2), 0);
-        ASSERT_LE(half.columns, tile_n / 2);
-        absent += half.columns == 0 ? 1 : 0;
-        for (std::int64_t i = 0; i < half.columns; ++i) {
-          ++covered.at(static_cast<std::size_t>(half.column_begin + i));
-        }
-      }
-      ASSERT_FALSE(cursor.valid());
-      ASSERT_EQ(std::count(covered.begin(), covered.end(), 1), n) << "N " << n;
-    }
-  }
-  EXPECT_GT(absent, 100) << "right halves past N";
-}
-
 TEST(TileScheduler, NoExpertsOrNoColumnsMeansNoTiles) {
   const std::vector<std::int32_t> offs = {3, 5};
   const std::vector<std::int32_t> no_offs;
@@ -417,115 +342,6 @@ TEST(TileScheduler, MoreWorkersThanTilesLeavesTheRestIdle) {
       busy += RowTileCursor(kToy.data(), grid, workers, worker).valid() ? 1 : 0;
     }
     EXPECT_EQ(busy, tiles) << workers;
-  }
-}
-
-// ---- Sizes past 2³¹
-// --------------------------------------------------------------------------------------
-
-TEST(TileScheduler, TileIndicesPastTwoToTheThirtyOne) {
-  // 2²⁴ × 2¹¹ tiles for the first expert; one row less for the second.
-  constexpr std::int32_t kIntMax = std::numeric_limits<std::int32_t>::max();
-  constexpr std::int64_t kHalf = std::int64_t{1} << 35;
-  const std::vector<std::int32_t> ends = {1 << 30, kIntMax};
-  const CheckedSpan offs(ends);
-  const auto grid = row_tile_grid(2, std::int64_t{1} << 31, 1 << 17, {64, 64, 8});
-  ASSERT_EQ(count_row_tiles(offs, grid), 2 * kHalf);
-  const auto at = [&](std::int64_t index) { return RowTileCursor(offs, grid, 1, index).tile(); };
-  EXPECT_EQ(at(kHalf - 1).expert, 0);
-  EXPECT_EQ(at(kHalf - 1).row_begin, (std::int64_t{1} << 30) - 64);
-  EXPECT_EQ(at(kHalf - 1).column_begin, 0)
-      << "2^21 groups: the last one is odd and ends at the left";
-  EXPECT_EQ(at(kHalf).expert, 1);
-  EXPECT_EQ(at(kHalf).row_begin, std::int64_t{1} << 30);
-  const auto last = at(2 * kHalf - 1);
-  EXPECT_EQ(last.rows, 63) << "the buffer's last valid row is 2^31 - 2";
-  EXPECT_EQ(last.row_begin + last.rows, kIntMax);
-  EXPECT_FALSE(RowTileCursor(offs, grid, 1, 2 * kHalf).valid());
-  RowTileCursor cursor(offs, grid, 1, 0);
-  for (const std::int64_t index : {kHalf - 1, kHalf, kHalf + 12345678901, 2 * kHalf - 1}) {
-    cursor.seek(index);
-    ASSERT_TRUE(cursor.valid());
-    EXPECT_EQ(cursor.tile(), at(index));
-  }
-}
-
-TEST(TileScheduler, HalvesPastTwoToTheThirtyOne) {
-  // 2³⁶ tiles of 132 workers: 64 are left over, since 2³⁶ = 4 · 2³⁴ and 2³⁴ ≡ 16 modulo 33.
-  constexpr std::int32_t kIntMax = std::numeric_limits<std::int32_t>::max();
-  constexpr std::int64_t kTiles = std::int64_t{1} << 36;
-  const std::vector<std::int32_t> ends = {1 << 30, kIntMax};
-  const CheckedSpan offs(ends);
-  const auto grid = row_tile_grid(2, std::int64_t{1} << 31, 1 << 17, {64, 64, 8});
-  const auto whole = [&](std::int64_t index) { return RowTileCursor(offs, grid, 1, index).tile(); };
-  RowTileCursor cursor(offs, grid, 132, kTiles - 65);
-  EXPECT_EQ(cursor.tile(), whole(kTiles - 65));
-  cursor.seek(kTiles - 64);
-  EXPECT_EQ(cursor.tile(), half_of(whole(kTiles - 64), grid, 0));
-  cursor.seek(kTiles + 63);
-  ASSERT_TRUE(cursor.valid());
-  EXPECT_EQ(cursor.tile(), half_of(whole(kTiles - 1), grid, 1));
-  EXPECT_EQ(cursor.tile().columns, 32);
-  EXPECT_EQ(cursor.tile().column_begin, whole(kTiles - 1).column_begin + 32);
-  cursor.seek(kTiles + 64);
-  EXPECT_FALSE(cursor.valid());
-}
-
-TEST(TileScheduler, TilesOfFewRowsPastTwoToTheThirtyOne) {
-  // As above, but the 63 rows left over are 2¹⁰ tiles of few rows, at the end.
-  constexpr std::int32_t kIntMax = std::numeric_limits<std::int32_t>::max();
-  constexpr std::int64_t kLarge = (std::int64_t{1} << 36) - (1 << 11);
-  const std::vector<std::int32_t> ends = {1 << 30, kIntMax};
-  const CheckedSpan offs(ends);
-  const auto grid = row_tile_grid(2, std::int64_t{1} << 31, 1 << 17, {64, 64, 8, 63, 128});
-  ASSERT_EQ(count_row_tiles(offs, grid), kLarge + (1 << 10));
-  const auto at = [&](std::int64_t index) { return RowTileCursor(offs, grid, 1, index).tile(); };
-  EXPECT_FALSE(at(kLarge - 1).few);
-  EXPECT_EQ(at(kLarge - 1).rows, 64);
-  const RowTile<> first{1,   (1 << 24) - 1, 0,    std::int64_t{kIntMax} - 63, 63, kIntMax, 0,
-                        128, true,          false};
-  EXPECT_EQ(at(kLarge), first);
-  const auto last = at(kLarge + (1 << 10) - 1);
-  EXPECT_TRUE(last.few);
-  EXPECT_EQ(last.column_begin + last.columns, 1 << 17);
-  EXPECT_FALSE(RowTileCursor(offs, grid, 1, kLarge + (1 << 10)).valid());
-}
-
-// ---- Bounds
-// ----------------------------------------------------------------------------------------------
-
-// The most tile rows over all ways to share m rows among e experts, by brute force.
-std::int64_t most_row_tiles(std::int64_t rows, std::int64_t experts, std::int64_t tile) {
-  if (experts == 0 || rows == 0) return 0;
-  std::int64_t most = 0;
-  for (std::int64_t first = 0; first <= rows; ++first) {
-    most =
-        std::max(most, (first + tile - 1) / tile + most_row_tiles(rows - first, experts - 1, tile));
-  }
-  return most;
-}
-
-TEST(TileScheduler, BoundForCorrectOffsetsIsReached) {
-  for (std::int64_t rows = 0; rows <= 14; ++rows) {
-    for (std::int64_t experts = 1; experts <= 4; ++experts) {
-      for (std::int64_t tile = 1; tile <= 6; ++tile) {
-        ASSERT_EQ(max_row_tiles(rows, experts, tile), most_row_tiles(rows, experts, tile))
-            << rows << " rows, " << experts << " experts, tile " << tile;
-      }
-    }
-  }
-}
-
-// Alternating M, 0, M, 0, … makes every other segment the whole buffer: the worst that offsets can
-// do.
-TEST(TileScheduler, BoundForAnyOffsetsCoversTheWorst) {
-  for (const std::int64_t num_experts : {1, 2, 3, 64, 4095, 4096}) {
-    std::vector<std::int32_t> offs;
-    for (std::int64_t e = 0; e < num_experts; ++e) offs.push_back(e % 2 == 0 ? 1000 : 0);
-    const auto grid = row_tile_grid(static_cast<std::int32_t>(num_experts), 1000, 8, {128, 8, 8});
-    const std::int64_t tiles = count_row_tiles(CheckedSpan(offs), grid);
-    EXPECT_EQ(tiles, (num_experts + 1) / 2 * 8);
-    EXPECT_LE(tiles, max_row_tiles_any_offsets(1000, num_experts, 128));
   }
 }
 

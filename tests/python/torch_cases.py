@@ -174,3 +174,15 @@ class MoesaicTest(unittest.TestCase):
     def same(self, got, want, what=""):
         self.assertEqual(tuple(got.shape), tuple(want.shape), what)
         self.assertTrue(torch.equal(got.float(), want.float()), what)
+
+
+def saved_bytes(call):
+    """Bytes of all that autograd keeps of a call, each storage once."""
+    storages = {}
+
+    def keep(tensor):
+        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        call()
+    return sum(storages.values())
