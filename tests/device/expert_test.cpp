@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda/cuda_backend.hpp"
@@ -209,8 +210,8 @@ TEST_F(SmallExpert, OneSmHasAllTilesInARow) {
   }
 }
 
-// Segments that overlap, and ends past the buffer: what belongs to an expert is as it would be
-// apart; no error of the device.
+// Segments that overlap, and ends past the buffer: rows that one expert alone claims are as they
+// would be apart, and the device has no error.
 TEST_F(SmallExpert, WrongOffsetsAreContained) {
   ExpertCase c;
   c.rows = 400;
@@ -220,12 +221,20 @@ TEST_F(SmallExpert, WrongOffsetsAreContained) {
   const Expert expert(c);
   const auto fused = expert.fused();
   const Matrix u(c.rows, 2 * c.h), h(c.rows, c.h), du(c.rows, 2 * c.h);
+  const Matrix u_apart(c.rows, 2 * c.h), h_apart(c.rows, c.h);
   fused->up_gate({expert.x.view(), expert.w_up_gate.weights(5), expert.offs(), u.view(), h.view()},
                  expert.workspace(), expert.stream());
+  expert.product(Pass::forward, 2 * c.h, c.d, expert.x, expert.w_up_gate.weights(5), u_apart);
+  expert.activation(u_apart, h_apart);
+  const std::vector<BFloat16> found = h.read(expert.queue), want = h_apart.read(expert.queue);
+  for (const auto& [begin, end] : {std::pair{0, 50}, {100, 300}}) {  // of one expert each
+    EXPECT_TRUE(std::equal(found.begin() + begin * h.stride, found.begin() + end * h.stride,
+                           want.begin() + begin * h.stride))
+        << "rows from " << begin;
+  }
   fused->down_gradient(
       {expert.dy.view(), expert.w_down.weights(5), expert.offs(), u.view(), du.view(), h.view()},
       expert.workspace(), expert.stream());
-  expert.activation(u, h);
   expert.queue.wait();
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
