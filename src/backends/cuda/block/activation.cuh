@@ -24,8 +24,8 @@ __device__ __forceinline__ std::uint32_t swiglu_pair(std::uint32_t first, std::u
                                                      bool gate_first) {
   const std::uint32_t up = gate_first ? second : first;
   const std::uint32_t gate = gate_first ? first : second;
-  return pack_bf16(math::swiglu(low_bf16(up), low_bf16(gate), GateExp{}),
-                   math::swiglu(high_bf16(up), high_bf16(gate), GateExp{}));
+  return ptx::pack_bf16(math::swiglu(ptx::low_bf16(up), ptx::low_bf16(gate), GateExp{}),
+                        math::swiglu(ptx::high_bf16(up), ptx::high_bf16(gate), GateExp{}));
 }
 
 /// Two columns of either part of dU, and of H again.
@@ -36,10 +36,12 @@ __device__ __forceinline__ DswigluPair dswiglu_pair(std::uint32_t first, std::ui
                                                     std::uint32_t dh, bool gate_first) {
   const std::uint32_t up = gate_first ? second : first;
   const std::uint32_t gate = gate_first ? first : second;
-  const auto low = math::dswiglu(low_bf16(up), low_bf16(gate), low_bf16(dh), GateExp{});
-  const auto high = math::dswiglu(high_bf16(up), high_bf16(gate), high_bf16(dh), GateExp{});
-  const std::uint32_t dup = pack_bf16(low.dup, high.dup);
-  const std::uint32_t dgate = pack_bf16(low.dgate, high.dgate);
+  const auto low =
+      math::dswiglu(ptx::low_bf16(up), ptx::low_bf16(gate), ptx::low_bf16(dh), GateExp{});
+  const auto high =
+      math::dswiglu(ptx::high_bf16(up), ptx::high_bf16(gate), ptx::high_bf16(dh), GateExp{});
+  const std::uint32_t dup = ptx::pack_bf16(low.dup, high.dup);
+  const std::uint32_t dgate = ptx::pack_bf16(low.dgate, high.dgate);
   return {gate_first ? dgate : dup, gate_first ? dup : dgate,
           swiglu_pair(first, second, gate_first)};
 }
@@ -50,8 +52,8 @@ __device__ __forceinline__ std::uint32_t weighted_swiglu_pair(std::uint32_t firs
                                                               bool gate_first) {
   const std::uint32_t up = gate_first ? second : first;
   const std::uint32_t gate = gate_first ? first : second;
-  return pack_bf16(weight * math::swiglu(low_bf16(up), low_bf16(gate), GateExp{}),
-                   weight * math::swiglu(high_bf16(up), high_bf16(gate), GateExp{}));
+  return ptx::pack_bf16(weight * math::swiglu(ptx::low_bf16(up), ptx::low_bf16(gate), GateExp{}),
+                        weight * math::swiglu(ptx::high_bf16(up), ptx::high_bf16(gate), GateExp{}));
 }
 
 /// dswiglu_pair for a row with a weight: dH and H are multiplied by it; `dot` gains dH * H without.
@@ -61,17 +63,18 @@ __device__ __forceinline__ DswigluPair weighted_dswiglu_pair(std::uint32_t first
                                                              float& dot) {
   const std::uint32_t up = gate_first ? second : first;
   const std::uint32_t gate = gate_first ? first : second;
-  const float low_h = math::swiglu(low_bf16(up), low_bf16(gate), GateExp{});
-  const float high_h = math::swiglu(high_bf16(up), high_bf16(gate), GateExp{});
-  dot += low_bf16(dh) * low_h;
-  dot += high_bf16(dh) * high_h;
-  const auto low = math::dswiglu(low_bf16(up), low_bf16(gate), weight * low_bf16(dh), GateExp{});
-  const auto high =
-      math::dswiglu(high_bf16(up), high_bf16(gate), weight * high_bf16(dh), GateExp{});
-  const std::uint32_t dup = pack_bf16(low.dup, high.dup);
-  const std::uint32_t dgate = pack_bf16(low.dgate, high.dgate);
+  const float low_h = math::swiglu(ptx::low_bf16(up), ptx::low_bf16(gate), GateExp{});
+  const float high_h = math::swiglu(ptx::high_bf16(up), ptx::high_bf16(gate), GateExp{});
+  dot += ptx::low_bf16(dh) * low_h;
+  dot += ptx::high_bf16(dh) * high_h;
+  const auto low =
+      math::dswiglu(ptx::low_bf16(up), ptx::low_bf16(gate), weight * ptx::low_bf16(dh), GateExp{});
+  const auto high = math::dswiglu(ptx::high_bf16(up), ptx::high_bf16(gate),
+                                  weight * ptx::high_bf16(dh), GateExp{});
+  const std::uint32_t dup = ptx::pack_bf16(low.dup, high.dup);
+  const std::uint32_t dgate = ptx::pack_bf16(low.dgate, high.dgate);
   return {gate_first ? dgate : dup, gate_first ? dup : dgate,
-          pack_bf16(weight * low_h, weight * high_h)};
+          ptx::pack_bf16(weight * low_h, weight * high_h)};
 }
 
 /// (first 0, second 0), (first 1, second 1) of (first 0, first 1), (second 0, second 1).

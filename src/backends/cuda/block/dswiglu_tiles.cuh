@@ -126,7 +126,7 @@ class DswigluTiles : private TileSides<kConfig> {
 #pragma unroll
         for (int i = 0; i < kQuarterWords; ++i) {
           const int at_sum = 2 * ((kBlock * 4 + q) * kQuarterWords + i);
-          const std::uint32_t dh = pack_bf16(sums_[kSide][at_sum], sums_[kSide][at_sum + 1]);
+          const std::uint32_t dh = ptx::pack_bf16(sums_[kSide][at_sum], sums_[kSide][at_sum + 1]);
           const DswigluPair pair = dswiglu_pair(first[i], second[i], dh, expert_.layout.gate_first);
           first[i] = pair.first;
           second[i] = pair.second;

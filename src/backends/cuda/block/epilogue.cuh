@@ -27,7 +27,7 @@ __device__ __forceinline__ void stage_panel(std::uint32_t staging, const float (
 #pragma unroll
     for (int i = 0; i < kPanelWords; ++i) {
       const int first = 2 * (panel * kPanelWords + i);
-      words[i] = pack_bf16(sums[first], sums[first + 1]);
+      words[i] = ptx::pack_bf16(sums[first], sums[first + 1]);
     }
     store_fragment(staging, words);
   }

@@ -61,8 +61,8 @@ __device__ __forceinline__ void for_each_pair(const ExpertParams& expert, const 
 __device__ __forceinline__ void store_few_swiglu(const ExpertParams& expert,
                                                  const float (&sums)[32], const PanelTarget& to) {
   for_each_pair<32>(expert, to, to.column / 2, [&](std::int64_t row, int column, int i) {
-    const std::uint32_t first = pack_bf16(sums[2 * i], sums[2 * i + 1]);
-    const std::uint32_t second = pack_bf16(sums[16 + 2 * i], sums[16 + 2 * i + 1]);
+    const std::uint32_t first = ptx::pack_bf16(sums[2 * i], sums[2 * i + 1]);
+    const std::uint32_t second = ptx::pack_bf16(sums[16 + 2 * i], sums[16 + 2 * i + 1]);
     if (expert.u != nullptr) write_parts(expert, row, column, first, second);
     write_h(expert, row, column, swiglu_pair(first, second, expert.layout.gate_first));
   });
@@ -80,8 +80,9 @@ __device__ __forceinline__ void store_few_dswiglu(const ExpertParams& expert,
   });
   for_each_pair<64>(expert, to, to.column, [&](std::int64_t row, int column, int i) {
     if (expert.layout.interleaved) separate(first[i], second[i], first[i], second[i]);
-    const DswigluPair pair = dswiglu_pair(
-        first[i], second[i], pack_bf16(sums[2 * i], sums[2 * i + 1]), expert.layout.gate_first);
+    const DswigluPair pair =
+        dswiglu_pair(first[i], second[i], ptx::pack_bf16(sums[2 * i], sums[2 * i + 1]),
+                     expert.layout.gate_first);
     write_parts(expert, row, column, pair.first, pair.second);
     if (expert.h_out != nullptr) write_h(expert, row, column, pair.h);
   });

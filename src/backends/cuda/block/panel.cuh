@@ -2,11 +2,10 @@
 // A warp's fragment in a panel of shared memory: see math/output_panel.hpp.
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include <cstdint>
 
 #include "backends/cuda/block/ring.cuh"
+#include "backends/cuda/ptx/bf16.cuh"
 #include "backends/cuda/ptx/shared_memory.cuh"
 #include "math/output_panel.hpp"
 
@@ -14,18 +13,6 @@ namespace moesaic::backends::cuda {
 
 /// 32-bit words of a panel that one lane has.
 inline constexpr int kPanelWords = kPanelBytes / 4 / 32;
-
-/// Packs two FP32 sums as BF16, the first in the low half; one rounding each, to nearest even.
-__device__ __forceinline__ std::uint32_t pack_bf16(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-__device__ __forceinline__ float low_bf16(std::uint32_t pair) {
-  return __uint_as_float(pair << 16);
-}
-__device__ __forceinline__ float high_bf16(std::uint32_t pair) {
-  return __uint_as_float(pair & 0xFFFF0000U);
-}
 
 /// 16 columns of 16 bits, `pair` of four: words[2j] has two columns of block j of eight, of row
 /// l/4, words[2j + 1] those of eight rows below.

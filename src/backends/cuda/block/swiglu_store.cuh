@@ -27,8 +27,8 @@ class SwigluStore {
     std::uint32_t first[kPanelWords], second[kPanelWords];
 #pragma unroll
     for (int i = 0; i < kPanelWords; ++i) {
-      first[i] = pack_bf16(sums[2 * i], sums[2 * i + 1]);
-      second[i] = pack_bf16(sums[2 * (kPanelWords + i)], sums[2 * (kPanelWords + i) + 1]);
+      first[i] = ptx::pack_bf16(sums[2 * i], sums[2 * i + 1]);
+      second[i] = ptx::pack_bf16(sums[2 * (kPanelWords + i)], sums[2 * (kPanelWords + i) + 1]);
     }
     if constexpr (kPiece == 0) {
       if (expert_.u == nullptr) return;

@@ -206,11 +206,11 @@ __global__ void scale_rows_kernel(const ScaleRowsParams p) {
     for (int column = lane_id() * 8; column < p.d; column += 32 * 8) {
       const auto* sums = reinterpret_cast<const float4*>(p.sums + row * p.sums_stride + column);
       const float4 low = sums[0], high = sums[1];
-      store_eight(
-          p.y, row * p.y_stride + column,
-          {{pack_bf16(weight * low.x, weight * low.y), pack_bf16(weight * low.z, weight * low.w),
-            pack_bf16(weight * high.x, weight * high.y),
-            pack_bf16(weight * high.z, weight * high.w)}});
+      store_eight(p.y, row * p.y_stride + column,
+                  {{ptx::pack_bf16(weight * low.x, weight * low.y),
+                    ptx::pack_bf16(weight * low.z, weight * low.w),
+                    ptx::pack_bf16(weight * high.x, weight * high.y),
+                    ptx::pack_bf16(weight * high.z, weight * high.w)}});
     }
   }
   if (!p.zero_tail) return;

@@ -3,11 +3,10 @@
 // row, slots ascending, so that the bits are those of every other form.
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include <cstdint>
 
 #include "backends/cuda/kernels/exchange_params.hpp"
+#include "backends/cuda/ptx/bf16.cuh"
 #include "backends/cuda/transport/peer_access.cuh"
 #include "math/route_fault.hpp"
 #include "math/row_combine.hpp"
@@ -40,18 +39,14 @@ struct Values<__nv_bfloat16> {
   static __device__ __forceinline__ void unpack(const Vector& v, float (&to)[kCount]) {
     const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {  // BF16 is the upper half of FP32
-      to[2 * i] = __uint_as_float(words[i] << 16);
-      to[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000u);
+    for (int i = 0; i < 4; ++i) {
+      to[2 * i] = ptx::low_bf16(words[i]);
+      to[2 * i + 1] = ptx::high_bf16(words[i]);
     }
   }
-  static __device__ __forceinline__ std::uint32_t two(float low, float high) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const std::uint32_t*>(&pair);
-  }
   static __device__ __forceinline__ Vector pack(const float (&from)[kCount]) {
-    return {two(from[0], from[1]), two(from[2], from[3]), two(from[4], from[5]),
-            two(from[6], from[7])};
+    return {ptx::pack_bf16(from[0], from[1]), ptx::pack_bf16(from[2], from[3]),
+            ptx::pack_bf16(from[4], from[5]), ptx::pack_bf16(from[6], from[7])};
   }
 };
 

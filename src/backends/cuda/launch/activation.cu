@@ -4,6 +4,7 @@
 #include "backends/cuda/kernels/activation_kernels.cuh"
 #include "backends/cuda/launch/activation.hpp"
 #include "backends/cuda/launch/cuda_error.hpp"
+#include "backends/cuda/launch/strides.hpp"
 #include "core/up_gate.hpp"
 
 namespace moesaic::backends::cuda::launch {
@@ -11,10 +12,6 @@ namespace {
 
 constexpr int kThreadsPerCta = 256;
 constexpr int kCtasPerSm = 8;
-
-std::int64_t row_stride(const ConstTensorView& matrix) {
-  return matrix.shape[0] > 1 ? matrix.stride[0] : matrix.shape[1];
-}
 
 RoutedRows routed_rows(const ConstTensorView& offs, std::int64_t max_rows) {
   return {static_cast<const std::int32_t*>(offs.data), static_cast<std::int32_t>(offs.shape[0]),

@@ -3,17 +3,13 @@
 #pragma once
 
 #include "backends/cuda/launch/cublas_api.hpp"
+#include "backends/cuda/launch/strides.hpp"
 #include "moesaic/grouped_gemm.hpp"
 
 namespace moesaic::backends::cuda::launch {
 
 inline const char* offset(const void* data, std::int64_t elements, std::int64_t element_bytes) {
   return static_cast<const char*>(data) + elements * element_bytes;
-}
-
-/// Stride of rows; a matrix of one row may have any, which is then not used.
-inline std::int64_t row_stride(const ConstTensorView& matrix, std::size_t axis) {
-  return matrix.shape[axis] > 1 ? matrix.stride[axis] : matrix.shape[axis + 1];
 }
 
 /// Expert `expert`'s product over `rows` rows, with operand addresses still those of expert and row

@@ -11,6 +11,7 @@
 #include "backends/cuda/launch/cuda_error.hpp"
 #include "backends/cuda/launch/launch.hpp"
 #include "backends/cuda/launch/row_operands.hpp"
+#include "backends/cuda/launch/strides.hpp"
 #include "backends/cuda/launch/tensor_maps.hpp"
 #include "core/up_gate.hpp"
 
@@ -24,11 +25,6 @@ const Instance& instance_of(Epilogue epilogue) {
     }
   }
   throw std::logic_error("instance_of: no kernel has this epilogue");
-}
-
-/// Elements between rows. The stride of a single row may be anything.
-std::int64_t row_stride(const ConstTensorView& matrix) {
-  return matrix.shape[0] > 1 ? matrix.stride[0] : matrix.shape[1];
 }
 
 class Sm90Expert final : public FusedExpert {
