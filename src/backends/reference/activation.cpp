@@ -68,7 +68,7 @@ void scale_row(const ScaleRowsArgs& args, std::int64_t index) {
 }
 
 template <class Row>
-void for_each_row(const HostSegments& segments, int threads, const Row& body) {
+void for_each_row(const HostSegments& segments, [[maybe_unused]] int threads, const Row& body) {
   for (const math::RowRange rows : segments.experts) {
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (std::int64_t index = rows.begin; index < rows.end; ++index) {
