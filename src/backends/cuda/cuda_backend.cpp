@@ -121,8 +121,7 @@ class CudaBackend final : public Backend {
     return &launch::nvshmem_exchange();
   }
 #endif
-  // Until the kernels have been checked on a device (NB-0007), an expert on a GPU is refused.
-  [[nodiscard]] bool has_activation() const noexcept override { return false; }
+  [[nodiscard]] bool has_activation() const noexcept override { return true; }
   void swiglu(const ActivationArgs& args, const Stream& stream) const override {
     launch::swiglu(args, stream);
   }
