@@ -60,11 +60,22 @@ __device__ __forceinline__ void send(std::uint32_t to, const TileMessage& messag
   ptx::store_shared_v4(to + 16, message.segment_begin, message.segment_rows, message.expert, 0);
 }
 /// Read after waiting for the stage's full barrier, before the stage is released. All 32 lanes.
+/// Lane 0 reads, since it is the one that releases the stage: its own order is enough.
 __device__ __forceinline__ TileMessage receive(std::uint32_t from) {
-  const int4 low = ptx::load_shared_v4(from);
-  const int4 high = ptx::load_shared_v4(from + 16);
-  __syncwarp();  // one lane releases the stage for all
-  return {static_cast<TileMessage::Kind>(low.x), low.y, low.z, low.w, high.x, high.y, high.z, 0};
+  int4 low{}, high{};
+  if (lane_id() == 0) {
+    low = ptx::load_shared_v4(from);
+    high = ptx::load_shared_v4(from + 16);
+  }
+  const auto all = [](int value) { return __shfl_sync(kAllLanes, value, 0); };
+  return {static_cast<TileMessage::Kind>(all(low.x)),
+          all(low.y),
+          all(low.z),
+          all(low.w),
+          all(high.x),
+          all(high.y),
+          all(high.z),
+          0};
 }
 
 /// One warp's arrival frees its share of a stage; the producer waits for all eight consumer warps.

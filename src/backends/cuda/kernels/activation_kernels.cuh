@@ -135,13 +135,12 @@ __device__ __forceinline__ void part(Eight& low, Eight& high) {
   }
 }
 
-/// Without weights, rows between segments of wrong offsets are made too: nothing reads them.
 template <bool kBackward, bool kWeighted>
 __global__ void activation_kernel(const ActivationParams p) {
   const RowsEnd end = rows_end(p.rows);
   const WarpOfGrid warp = warp_of_grid();
   for (std::int64_t row = warp.index; row < end.last; row += warp.count) {
-    if (kWeighted && end.gaps && !is_routed(p.rows, row)) continue;
+    if (end.gaps && !is_routed(p.rows, row)) continue;
     const float weight = kWeighted ? p.row_weights[row] : 1.0F;
     float dot = 0;
     for (int column = lane_id() * 8; column < p.h; column += 32 * 8) {
