@@ -19,14 +19,14 @@ namespace moesaic::backends::cuda {
 template <int kWidth>
 __device__ __forceinline__ void load_weight_columns(const CUtensorMap* map, PanelCopy copy,
                                                     std::uint32_t to, std::uint32_t full, int k,
-                                                    int column, int expert) {
+                                                    int column, int expert, std::uint64_t policy) {
   if (copy == PanelCopy::whole) {
-    ptx::load_box<4>(to, map, full, {0, k, column / 64, expert});
+    ptx::load_box(to, map, full, {0, k, column / 64, expert}, policy);
   } else {
 #pragma unroll
     for (int panel = 0; panel < kWidth / 64; ++panel) {
-      ptx::load_box<3>(to + panel * math::panel_bytes(kBlockK), map, full,
-                       {column + panel * 64, k, expert});
+      ptx::load_box(to + panel * math::panel_bytes(kBlockK), map, full,
+                    {column + panel * 64, k, expert}, policy);
     }
   }
 }
@@ -35,12 +35,12 @@ __device__ __forceinline__ void load_weight_columns(const CUtensorMap* map, Pane
 template <int kLines>
 __device__ __forceinline__ void load_paired_lines(const CUtensorMap* map, std::uint32_t to,
                                                   std::uint32_t full, int k, int line, int expert,
-                                                  int pairs) {
+                                                  int pairs, std::uint64_t policy) {
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair) {
     if (pair < pairs) {
-      ptx::load_box<4>(to + pair * math::panel_bytes(2 * kLines), map, full,
-                       {k, line + pair * kLines, 0, expert});
+      ptx::load_box(to + pair * math::panel_bytes(2 * kLines), map, full,
+                    {k, line + pair * kLines, 0, expert}, policy);
     }
   }
 }
@@ -51,8 +51,8 @@ __device__ __forceinline__ void load_paired_lines(const CUtensorMap* map, std::u
 template <KernelConfig kConfig>
 __device__ __forceinline__ void load_row_stage(const TensorMaps& maps, const KernelParams& params,
                                                const Ring<kConfig>& ring, int stage,
-                                               const math::RowTile<std::int32_t>& tile,
-                                               int k_block) {
+                                               const math::RowTile<std::int32_t>& tile, int k_block,
+                                               std::uint64_t policy) {
   constexpr math::SmemMap kMap = kConfig.smem();
   const std::uint32_t full = ring.full(stage);
   const int k = k_block * kBlockK;
@@ -64,15 +64,15 @@ __device__ __forceinline__ void load_row_stage(const TensorMaps& maps, const Ker
   const CUtensorMap* columns_map = tile.half ? &maps.b_few : &maps.b;
   if constexpr (kConfig.epilogue == Epilogue::swiglu) {
     load_paired_lines<64>(&maps.b, ring.b(stage), full, k, column / 2, tile.expert,
-                          tile.half ? 1 : 2);
+                          tile.half ? 1 : 2, policy);
   } else if constexpr (!kConfig.b_mn_major) {
-    ptx::load_box<3>(ring.b(stage), columns_map, full, {k, column, tile.expert});
+    ptx::load_box(ring.b(stage), columns_map, full, {k, column, tile.expert}, policy);
   } else if (tile.half) {
     load_weight_columns<kConfig.tile_n / 2>(columns_map, params.b_panels, ring.b(stage), full, k,
-                                            column, tile.expert);
+                                            column, tile.expert, policy);
   } else {
     load_weight_columns<kConfig.tile_n>(columns_map, params.b_panels, ring.b(stage), full, k,
-                                        column, tile.expert);
+                                        column, tile.expert, policy);
   }
 }
 
@@ -84,7 +84,7 @@ __device__ __forceinline__ void load_few_rows_stage(const TensorMaps& maps,
                                                     const KernelParams& params,
                                                     const Ring<kConfig>& ring, int stage,
                                                     const math::RowTile<std::int32_t>& tile,
-                                                    int k_block) {
+                                                    int k_block, std::uint64_t policy) {
   const bool fewest = tile.rows <= kFewestRows;
   const CUtensorMap* rows_map = fewest ? &maps.a_fewest : &maps.a_few;
   const std::uint32_t row_bytes = (fewest ? kFewestRows : kFewRows) * 128U;
@@ -96,16 +96,24 @@ __device__ __forceinline__ void load_few_rows_stage(const TensorMaps& maps,
     const int k = k_block * kFewBlockK + panel * kBlockK;
     const std::uint32_t b = ring.b(stage) + static_cast<std::uint32_t>(panel) * kFewBBytes;
     if constexpr (kConfig.epilogue == Epilogue::swiglu) {
-      load_paired_lines<32>(&maps.b_few, b, full, k, column / 2, tile.expert, 2);
+      load_paired_lines<32>(&maps.b_few, b, full, k, column / 2, tile.expert, 2, policy);
     } else if constexpr (!kConfig.b_mn_major) {
-      ptx::load_box<3>(b, &maps.b_few, full, {k, column, tile.expert});
+      ptx::load_box(b, &maps.b_few, full, {k, column, tile.expert}, policy);
     } else {
       load_weight_columns<kFewColumns>(&maps.b_few, params.b_panels, b, full, k, column,
-                                       tile.expert);
+                                       tile.expert, policy);
     }
     ptx::load_box<2>(ring.a(stage) + static_cast<std::uint32_t>(panel) * kFewABytes, rows_map, full,
                      {k, static_cast<int>(tile.row_begin)});
   }
+}
+
+/// How L2 is to keep the weights of a tile. Where one raster group has all rows of the expert,
+/// nobody reads them again later (NB-0009).
+__device__ __forceinline__ std::uint64_t weight_policy(
+    const math::RowTileShape<std::int32_t>& shape, const math::RowTile<std::int32_t>& tile) {
+  const std::int64_t rows = tile.segment_end - tile.row_begin + tile.m_tile * shape.tile_m;
+  return rows <= shape.group_m * shape.tile_m ? ptx::l2_evict_first() : ptx::l2_evict_normal();
 }
 
 /// wgrad: 64 rows of the segment; rows past its end arrive as zeros in both operands.
@@ -240,6 +248,8 @@ __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
   const bool few = message.kind == TileMessage::few;
   // A tile without stages of its own takes one for its message.
   const int stages = math::max(message.k_blocks, 1);
+  std::uint64_t policy = 0;
+  if constexpr (!kConfig.wgrad) policy = weight_policy(kConfig.row_shape(), tile);
   for (int k_block = 0; k_block < stages; ++k_block) {
     ptx::barrier_wait(ring.empty(state.stage), math::producer_parity(state.phase));
     if (ptx::elect_one()) {
@@ -251,9 +261,9 @@ __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
           ptx::barrier_arrive(ring.full(state.stage));
         }
       } else if (few) {
-        load_few_rows_stage<kConfig>(maps, params, ring, state.stage, tile, k_block);
+        load_few_rows_stage<kConfig>(maps, params, ring, state.stage, tile, k_block, policy);
       } else {
-        load_row_stage<kConfig>(maps, params, ring, state.stage, tile, k_block);
+        load_row_stage<kConfig>(maps, params, ring, state.stage, tile, k_block, policy);
       }
     }
     __syncwarp();

@@ -26,6 +26,38 @@ __device__ __forceinline__ void load_box(std::uint32_t to, const CUtensorMap* ma
                                     shared_pointer<std::uint64_t>(barrier));
 }
 
+/// What L2 is to do with the lines that a copy brings.
+__device__ __forceinline__ std::uint64_t l2_evict_first() {
+  std::uint64_t policy = 0;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ std::uint64_t l2_evict_normal() {
+  std::uint64_t policy = 0;
+  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
+  return policy;
+}
+
+/// The same with a policy for L2, which cuda::ptx does not take.
+__device__ __forceinline__ void load_box(std::uint32_t to, const CUtensorMap* map,
+                                         std::uint32_t barrier, const std::int32_t (&at)[3],
+                                         std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(barrier), "l"(policy)
+      : "memory");
+}
+__device__ __forceinline__ void load_box(std::uint32_t to, const CUtensorMap* map,
+                                         std::uint32_t barrier, const std::int32_t (&at)[4],
+                                         std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(to),
+      "l"(map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
 /// Shared to global, in groups of the issuing thread.
 template <int kRank>
 __device__ __forceinline__ void store_box(const CUtensorMap* map, std::uint32_t from,
