@@ -114,6 +114,13 @@ def gradients(rows):
                    ratio(rows, f"wgrad {s} vs bmm"), ratio(rows, f"wgrad+=fp32 {s} vs bmm")] for s in shapes])
 
 
+def mlp(rows):
+    shapes = [m.group(1) for m in (re.fullmatch(r"mlp fwd (\S+)", case) for case in rows) if m]
+    return table(["shape", "forward TFLOP/s", "÷ PyTorch", "with backward TFLOP/s", "÷ PyTorch"],
+                 [[s] + [text for case in (f"mlp fwd {s}", f"mlp fwd+bwd {s}") for text in
+                         (number(rows[case]["tflops"]), ratio(rows, case))] for s in shapes])
+
+
 def real(rows):
     cases = [case for case in rows if case.startswith("real ")]
     return table(["routing", "µs", "of the floor", "PyTorch of the floor", "÷ PyTorch"],
@@ -140,6 +147,7 @@ def tables(rows, path):
                         ("One projection of 8192 x 81920 split into experts, over the dense product", split(rows)),
                         ("Skew: 16 experts, M = 65,536, d = h = 4096", skew(rows)),
                         ("Gradients, balanced", gradients(rows)),
+                        ("SwiGLU expert, balanced; PyTorch: the faster of eager and compiled", mlp(rows)),
                         ("Real routing, up and gate product", real(rows)),
                         ("Sustained at the power limit, 16 experts, d = h = 4096", sustained(rows))):
         if text.count("\n") > 1:
