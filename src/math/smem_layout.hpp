@@ -135,6 +135,19 @@ MOESAIC_HD constexpr std::int32_t mn_major_step_bytes(std::int32_t step) {
   return step * kWgmmaK * kPanelLineBytes;
 }
 
+/// An element of an operand: M or N index, k.
+struct OperandElement {
+  std::int32_t mn = 0, k = 0;
+};
+
+/// Of an MN-major left operand of 64 x 16: the first of the eight elements, contiguous along M,
+/// that lane `lane` of warp `warp` of the warpgroup points ldmatrix.x4.trans at, so that its four
+/// registers are the fragment that wgmma takes. Source: PTX ISA, ldmatrix, and the register
+/// fragment of A of wgmma.m64nNk16.
+MOESAIC_HD constexpr OperandElement left_fragment_source(std::int32_t warp, std::int32_t lane) {
+  return {warp * 16 + lane / 8 % 2 * 8, lane % 8 + lane / 16 * 8};
+}
+
 /// The 64-bit matrix descriptor without base offset: bits 0–13 start, 16–29 leading, 32–45 stride,
 /// each over 16, and bits 62–63 = 1 for the 128-byte swizzle. `start_bytes` is the shared-memory
 /// address, a multiple of 16 below 256 KiB. Source: PTX ISA, matrix descriptor of wgmma.

@@ -29,6 +29,32 @@ class PanelStore {
   Staging& staging_;
 };
 
+/// The same for dw[e], whose old values may be added first.
+template <KernelConfig kConfig>
+class WeightStore {
+ public:
+  __device__ WeightStore(Staging& staging, const KernelParams& params)
+      : store_(staging), params_(params) {}
+
+  template <int kPiece, int kSums>
+  __device__ __forceinline__ void piece(float (&sums)[kSums], const PanelTarget& to) {
+    if constexpr (!kConfig.f32_out) {
+      if (kPiece == 0 && params_.accumulate) add_old_bf16(params_, to, sums);
+    }
+    store_.template piece<kPiece>(sums, to);
+  }
+
+ private:
+  PanelStore<kConfig> store_;
+  const KernelParams& params_;
+};
+
+/// wgrad: whether a warpgroup has lines of dw[e] in a tile.
+__device__ __forceinline__ bool has_lines(const TileMessage& tile, const PanelTarget& to,
+                                          int warpgroup) {
+  return tile.row + warpgroup * 64 < to.row_limit;
+}
+
 /// `Store` has piece<0>(sums, to) and piece<1>(sums, to), in this order for each half.
 template <KernelConfig kConfig, class Store>
 class LargeTiles : private TileSides<kConfig> {
@@ -41,7 +67,7 @@ class LargeTiles : private TileSides<kConfig> {
   template <class ReceiveNext>
   __device__ __forceinline__ void compute(RingState<kConfig>& state, const TileMessage& tile,
                                           const PanelTarget& to, const ReceiveNext& receive_next) {
-    while (tile.kind == TileMessage::large) {
+    while (is_mine(tile, to)) {
       if (!is_long(tile)) {
         compute_short(state, tile.k_blocks, to);
         receive_next();
@@ -53,7 +79,7 @@ class LargeTiles : private TileSides<kConfig> {
           end(state, to);
           const PanelTarget done = to;
           receive_next();
-          goes_on = tile.kind == TileMessage::large && is_long(tile);
+          goes_on = is_mine(tile, to) && is_long(tile);
           if (goes_on) {
             begin_tile(state, [&] { store<1>(done); });
           } else {
@@ -79,10 +105,24 @@ class LargeTiles : private TileSides<kConfig> {
   using Sides::multiply_left;
   using Sides::release;
   using Sides::sums_;
+  using Sides::warpgroup_;
+
+  /// A large tile with rows of this warpgroup.
+  [[nodiscard]] __device__ __forceinline__ bool is_mine(const TileMessage& tile,
+                                                        const PanelTarget& to) const {
+    if (tile.kind != TileMessage::large) return false;
+    if constexpr (kConfig.wgrad) return has_lines(tile, to, warpgroup_);
+    return true;
+  }
 
   /// A tile too short to overlap with anything.
   __device__ __forceinline__ void compute_short(RingState<kConfig>& state, int k_blocks,
                                                 const PanelTarget& to) {
+    if (kConfig.wgrad && k_blocks == 0) {  // an expert without rows; its stage has but the message
+#pragma unroll
+      for (int i = 0; i < Sides::kSums; ++i) sums_[0][i] = sums_[1][i] = 0.0F;
+      release(state);
+    }
     multiply_all(state, k_blocks, true);
     store<0>(to);
     store<1>(to);

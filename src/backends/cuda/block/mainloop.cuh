@@ -5,13 +5,12 @@
 
 #include <cstdint>
 
+#include "backends/cuda/block/left_operand.cuh"
 #include "backends/cuda/block/ring.cuh"
 #include "backends/cuda/ptx/wgmma_bf16.cuh"
 #include "math/pipeline_phase.hpp"
 
 namespace moesaic::backends::cuda {
-
-constexpr int kBlockBytes = 64 * 128;  ///< 64 rows or columns: eight atoms, or one panel.
 
 template <KernelConfig kConfig>
 using RingState = math::PipelineState<kConfig.stages>;
@@ -19,24 +18,19 @@ using RingState = math::PipelineState<kConfig.stages>;
 /// Issues the multiplications of one stage of a large tile: this warpgroup's 64 rows by kColumns
 /// columns from kFirst on.
 template <int kFirst, int kColumns, KernelConfig kConfig>
-__device__ __forceinline__ void multiply_large(const Ring<kConfig>& ring, int stage, int warpgroup,
-                                               bool first, float (&sums)[kColumns / 2]) {
-  constexpr bool kMnMajorA = kConfig.wgrad;
+__device__ __forceinline__ void multiply_large(const Ring<kConfig>& ring, int stage,
+                                               const LeftOperand<kConfig>& left, bool first,
+                                               float (&sums)[kColumns / 2]) {
   constexpr bool kMnMajorB = kConfig.wgrad || kConfig.b_mn_major;
-  const std::uint64_t a_start =
-      math::wgmma_descriptor(ring.a(stage) + static_cast<std::uint32_t>(warpgroup * kBlockBytes),
-                             kMnMajorA ? math::mn_major_operand(kBlockK) : math::k_major_operand());
   const std::uint64_t b_start =
       math::wgmma_descriptor(ring.b(stage) + kFirst / 64 * kBlockBytes,
                              kMnMajorB ? math::mn_major_operand(kBlockK) : math::k_major_operand());
 #pragma unroll
-  for (int step = 0; step < kBlockK / math::kWgmmaK; ++step) {
-    const int a_step = kMnMajorA ? math::mn_major_step_bytes(step)
-                                 : math::k_major_step_bytes(step, kConfig.tile_m);
+  for (int step = 0; step < kStepsPerStage; ++step) {
     const int b_step = kMnMajorB ? math::mn_major_step_bytes(step)
                                  : math::k_major_step_bytes(step, kConfig.tile_n);
-    ptx::WgmmaBf16<kColumns, kMnMajorA, kMnMajorB>::multiply(
-        sums, a_start + (a_step >> 4), b_start + (b_step >> 4), first && step == 0 ? 0U : 1U);
+    left.template multiply<kConfig, kColumns>(step, b_start + (b_step >> 4),
+                                              first && step == 0 ? 0U : 1U, sums);
   }
 }
 
@@ -65,15 +59,18 @@ __device__ __forceinline__ void multiply_few(const Ring<kConfig>& ring, int stag
   }
 }
 
-/// Multiplies `k_blocks` stages, each by `multiply(stage, first)`.
-template <KernelConfig kConfig, class Multiply>
+/// Multiplies `k_blocks` stages, each by `multiply(stage, load(stage), first)`; `load` makes what
+/// has to be there before the first wgmma.
+template <KernelConfig kConfig, class Load, class Multiply>
 __device__ __forceinline__ void multiply_stages(const Ring<kConfig>& ring,
                                                 RingState<kConfig>& state, int k_blocks,
-                                                bool starts, const Multiply& multiply) {
+                                                bool starts, const Load& load,
+                                                const Multiply& multiply) {
   for (int k_block = 0; k_block < k_blocks; ++k_block) {
     ptx::barrier_wait(ring.full(state.stage), state.phase);
+    const auto loaded = load(state.stage);
     ptx::wgmma_fence();
-    multiply(state.stage, starts && k_block == 0);
+    multiply(state.stage, loaded, starts && k_block == 0);
     ptx::wgmma_commit();
     // The other warpgroup's multiplications fill the pipe while this one drains; leaving a group in
     // flight kept the stage from the producer for longer and was slower (NB-0003).

@@ -26,37 +26,46 @@ class TileSides {
     return tile.k_blocks >= 2 * kOverlapped;
   }
 
+  using Left = LeftOperand<kConfig>;
+
+  [[nodiscard]] __device__ __forceinline__ Left load(int stage) const {
+    return Left(ring_, stage, warpgroup_);
+  }
   template <int kSide>
-  __device__ __forceinline__ void multiply(int stage, bool first) {
-    multiply_large<kSide * kHalf, kHalf>(ring_, stage, warpgroup_, first, sums_[kSide]);
+  __device__ __forceinline__ void multiply(int stage, const Left& left, bool first) {
+    multiply_large<kSide * kHalf, kHalf>(ring_, stage, left, first, sums_[kSide]);
   }
 
   __device__ __forceinline__ void multiply_all(RingState<kConfig>& state, int k_blocks,
                                                bool starts) {
-    multiply_stages<kConfig>(ring_, state, k_blocks, starts, [&](int stage, bool first) {
-      multiply<0>(stage, first);
-      multiply<1>(stage, first);
-    });
+    multiply_stages<kConfig>(
+        ring_, state, k_blocks, starts, [&](int stage) { return load(stage); },
+        [&](int stage, const Left& left, bool first) {
+          multiply<0>(stage, left, first);
+          multiply<1>(stage, left, first);
+        });
   }
   /// All of half a tile, whose columns are left ones.
   __device__ __forceinline__ void multiply_left(RingState<kConfig>& state, int k_blocks) {
-    multiply_stages<kConfig>(ring_, state, k_blocks, true,
-                             [&](int stage, bool first) { multiply<0>(stage, first); });
+    multiply_stages<kConfig>(
+        ring_, state, k_blocks, true, [&](int stage) { return load(stage); },
+        [&](int stage, const Left& left, bool first) { multiply<0>(stage, left, first); });
   }
 
   /// A tile's first two stages: `between` runs while the left half of its columns is multiplied.
   template <class Between>
   __device__ __forceinline__ void begin_tile(RingState<kConfig>& state, const Between& between) {
     const RingState<kConfig> second = wait_for_two(state);
+    const Left left = load(state.stage), second_left = load(second.stage);
     ptx::wgmma_fence();
-    multiply<0>(state.stage, true);
-    multiply<0>(second.stage, false);
+    multiply<0>(state.stage, left, true);
+    multiply<0>(second.stage, second_left, false);
     ptx::wgmma_commit();
     between();
     ptx::wgmma_fence();
-    multiply<1>(state.stage, true);
+    multiply<1>(state.stage, left, true);
     ptx::wgmma_commit();
-    multiply<1>(second.stage, false);
+    multiply<1>(second.stage, second_left, false);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();
     release(state);
@@ -68,13 +77,14 @@ class TileSides {
   /// the right, which the caller waits for and then releases. @returns the state of the second.
   __device__ __forceinline__ RingState<kConfig> issue_last_two(const RingState<kConfig>& state) {
     const RingState<kConfig> second = wait_for_two(state);
+    const Left left = load(state.stage), second_left = load(second.stage);
     ptx::wgmma_fence();
-    multiply<0>(state.stage, false);
-    multiply<0>(second.stage, false);
+    multiply<0>(state.stage, left, false);
+    multiply<0>(second.stage, second_left, false);
     ptx::wgmma_commit();
-    multiply<1>(state.stage, false);
+    multiply<1>(state.stage, left, false);
     ptx::wgmma_commit();
-    multiply<1>(second.stage, false);
+    multiply<1>(second.stage, second_left, false);
     ptx::wgmma_commit();
     return second;
   }

@@ -82,9 +82,12 @@ __device__ __forceinline__ void compute_few_rows(const KernelParams& params,
                                                  const PanelTarget& to) {
   constexpr int kColumns = kFewColumns / kConsumerWarpgroups;
   float sums[kColumns / 2];
-  multiply_stages<kConfig>(ring, state, k_blocks, true, [&](int stage, bool first) {
-    multiply_few(ring, stage, warpgroup, first, sums);
-  });
+  struct Nothing {};
+  multiply_stages<kConfig>(
+      ring, state, k_blocks, true, [](int /*stage*/) { return Nothing{}; },
+      [&](int stage, Nothing /*loaded*/, bool first) {
+        multiply_few(ring, stage, warpgroup, first, sums);
+      });
   if constexpr (kConfig.epilogue == Epilogue::swiglu) {
     store_few_swiglu(params.expert, sums, to);
   } else if constexpr (kConfig.epilogue == Epilogue::dswiglu) {
@@ -107,36 +110,15 @@ __device__ __forceinline__ void compute_large(const MapsOf<kConfig.epilogue>& ma
     const SwigluStore<kConfig> store(staging, maps, params);
     LargeTiles<kConfig, SwigluStore<kConfig>>(ring, store, warp / 4)
         .compute(state, tile, to, receive_next);
+  } else if constexpr (kConfig.wgrad) {
+    const WeightStore<kConfig> store(staging, params);
+    LargeTiles<kConfig, WeightStore<kConfig>>(ring, store, warp / 4)
+        .compute(state, tile, to, receive_next);
   } else {
     const PanelStore<kConfig> store(staging);
     LargeTiles<kConfig, PanelStore<kConfig>>(ring, store, warp / 4)
         .compute(state, tile, to, receive_next);
   }
-}
-
-/// A consumer warp's part of a tile of dw[e].
-template <KernelConfig kConfig>
-__device__ __forceinline__ void compute_weights(const KernelParams& params,
-                                                const Ring<kConfig>& ring,
-                                                RingState<kConfig>& state, Staging& staging,
-                                                int k_blocks, int warpgroup,
-                                                const PanelTarget& to) {
-  constexpr int kColumns = kConfig.tile_n;
-  // Not carried from tile to tile, so that nothing keeps it alive.
-  float sums[kColumns / 2];
-  if (k_blocks == 0) {  // an expert without rows; its stage has but the message
-#pragma unroll
-    for (float& sum : sums) sum = 0.0F;
-    release_stage<kConfig>(ring, state.stage);
-    state.advance();
-  }
-  multiply_stages<kConfig>(ring, state, k_blocks, true, [&](int stage, bool first) {
-    multiply_large<0, kColumns>(ring, stage, warpgroup, first, sums);
-  });
-  if constexpr (!kConfig.f32_out) {
-    if (params.accumulate) add_old_bf16(params, to, sums);
-  }
-  store_panels<kConfig, 0, kColumns / kConfig.panel_columns()>(staging, sums, to);
 }
 
 template <KernelConfig kConfig>
@@ -155,12 +137,11 @@ __device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
   receive_next();
   if constexpr (kConfig.wgrad) {
     while (tile.kind != TileMessage::end) {
-      if (to.row - warp % 4 * kPanelRows < to.row_limit) {
-        compute_weights<kConfig>(params, ring, state, staging, tile.k_blocks, warp / 4, to);
-      } else {  // this warpgroup has no lines of dw[e] in the tile
+      compute_large<kConfig>(maps, params, ring, state, staging, warp, tile, to, receive_next);
+      while (tile.kind != TileMessage::end && !has_lines(tile, to, warp / 4)) {
         skip_stages<kConfig>(ring, state, tile.k_blocks);
+        receive_next();
       }
-      receive_next();
     }
   } else {
     compute_large<kConfig>(maps, params, ring, state, staging, warp, tile, to, receive_next);

@@ -22,6 +22,15 @@ __device__ __forceinline__ void ldmatrix_x4(std::uint32_t row, std::uint32_t& m0
                : "r"(row)
                : "memory");
 }
+/// Loads and transposes them.
+__device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t row, std::uint32_t& m0,
+                                                  std::uint32_t& m1, std::uint32_t& m2,
+                                                  std::uint32_t& m3) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m0), "=r"(m1), "=r"(m2), "=r"(m3)
+               : "r"(row)
+               : "memory");
+}
 
 __device__ __forceinline__ void store_shared_v2(std::uint32_t address, std::uint32_t x,
                                                 std::uint32_t y) {
