@@ -69,6 +69,7 @@ struct WeightTile {
   Local k_count = 0;  ///< 1 … tile_k.
   RowRange rows{};    ///< Contracted rows of the buffer; empty: write zeros.
   Local row_blocks = 0;
+  bool half = false;  ///< k_count is then 0 … tile_k / 2, and k_begin may be past K.
 
   [[nodiscard]] MOESAIC_HD constexpr bool valid() const { return expert >= 0; }
   bool operator==(const WeightTile&) const = default;
@@ -92,6 +93,19 @@ MOESAIC_HD constexpr WeightTile<Local> weight_tile_of_expert(const Offsets& offs
   tile.rows = expert_rows(offs, expert, grid.max_rows);
   tile.row_blocks = ceil_div(static_cast<Local>(tile.rows.rows()), grid.block_rows);
   return tile;
+}
+
+/// The left (0) or right (1) half of a tile, along K; tile_k is even.
+template <std::signed_integral Local>
+MOESAIC_HD constexpr WeightTile<Local> half_of(const WeightTile<Local>& tile,
+                                               const WeightTileGrid<Local>& grid, int side) {
+  const Local width = grid.tile_k / 2;
+  WeightTile<Local> half = tile;
+  half.half = true;
+  half.k_begin += side * width;
+  half.k_count =
+      static_cast<Local>(max<std::int64_t>(0, min<std::int64_t>(width, grid.k - half.k_begin)));
+  return half;
 }
 
 /// Class of the length of a tile's contraction: 0 without rows, else 1 + ⌊log2 row_blocks⌋.

@@ -145,6 +145,25 @@ static_assert(mn_major_operand(64).leading_bytes == 8192 &&
 static_assert(wgmma_descriptor(0x8400, mn_major_operand(64)) == 0x4000'0040'0200'0840u);
 static_assert(wgmma_descriptor(0, k_major_operand()) == 0x4000'0040'0001'0000u);
 
+// ldmatrix.x4.trans: register j of a thread holds, of the matrix whose eight lines lanes 8 j …
+// point at, two lines' element thread / 4. wgmma's fragment of A wants in register j row thread / 4
+// + 8 (j mod 2) and columns 2 (thread mod 4), + 1, from 8 (j / 2) on.
+TEST(SmemLayout, LeftFragmentsAreWhatWgmmaTakes) {
+  for (int warp = 0; warp < 4; ++warp) {
+    for (int thread = 0; thread < 32; ++thread) {
+      for (int j = 0; j < 4; ++j) {
+        for (int element = 0; element < 2; ++element) {
+          const OperandElement line =
+              left_fragment_source(warp, 8 * j + 2 * (thread % 4) + element);
+          EXPECT_EQ(line.mn + thread / 4, 16 * warp + thread / 4 + 8 * (j % 2));
+          EXPECT_EQ(line.k, 2 * (thread % 4) + element + 8 * (j / 2));
+          EXPECT_EQ(line.mn % 8, 0) << "the line's eight elements are one 16-byte chunk";
+        }
+      }
+    }
+  }
+}
+
 TEST(SmemLayout, DescriptorAdvancesByPlainAddition) {
   // Kernels add step bytes / 16 to the low word: no carry into the leading offset below 256 KiB.
   const auto map = kLarge;

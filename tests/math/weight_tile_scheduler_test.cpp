@@ -131,6 +131,29 @@ void expect_complete(const ScheduleCase& c, std::int64_t k, std::int64_t tile_k,
   ASSERT_EQ(std::count(taken.begin(), taken.end(), 1), grid.total_tiles());
 }
 
+// Halves of one tile lie side by side and cover it; past K there is nothing.
+TEST(WeightTileScheduler, HalvesCoverTheirTile) {
+  for (const std::int32_t k : {1, 3, 4, 5, 127, 128, 129, 255, 256, 257, 400}) {
+    constexpr std::int32_t kTileK = 256;
+    const auto grid = weight_tile_grid<std::int32_t>(4, 8, 3, k, 2, kTileK, 2, 8);
+    for (std::int32_t local = 0; local < grid.tiles_per_expert(); ++local) {
+      const auto whole = weight_tile_of_expert(kOffs.data(), grid, 1, local);
+      const auto left = half_of(whole, grid, 0), right = half_of(whole, grid, 1);
+      EXPECT_EQ(left.k_begin, whole.k_begin);
+      EXPECT_EQ(right.k_begin, whole.k_begin + kTileK / 2);
+      EXPECT_EQ(left.k_count + right.k_count, whole.k_count);
+      EXPECT_EQ(right.k_count > 0, whole.k_count > kTileK / 2);
+      for (auto half : {left, right}) {
+        EXPECT_TRUE(half.half && !whole.half);
+        half.half = false;
+        half.k_begin = whole.k_begin;
+        half.k_count = whole.k_count;
+        EXPECT_EQ(half, whole) << "but for its columns a half is its tile";
+      }
+    }
+  }
+}
+
 TEST(WeightTileScheduler, EveryTileOfEveryExpertExactlyOnce) {
   ScheduleCases cases(406);
   int wrong = 0;

@@ -67,7 +67,7 @@ class LargeTiles : private TileSides<kConfig> {
   template <class ReceiveNext>
   __device__ __forceinline__ void compute(RingState<kConfig>& state, const TileMessage& tile,
                                           const PanelTarget& to, const ReceiveNext& receive_next) {
-    while (is_mine(tile, to)) {
+    while (is_mine(tile, to, TileMessage::large)) {
       if (!is_long(tile)) {
         compute_short(state, tile.k_blocks, to);
         receive_next();
@@ -79,7 +79,7 @@ class LargeTiles : private TileSides<kConfig> {
           end(state, to);
           const PanelTarget done = to;
           receive_next();
-          goes_on = is_mine(tile, to) && is_long(tile);
+          goes_on = is_mine(tile, to, TileMessage::large) && is_long(tile);
           if (goes_on) {
             begin_tile(state, [&] { store<1>(done); });
           } else {
@@ -88,7 +88,8 @@ class LargeTiles : private TileSides<kConfig> {
         }
       }
     }
-    while (tile.kind == TileMessage::half) {
+    while (is_mine(tile, to, TileMessage::half)) {
+      if (kConfig.wgrad && tile.k_blocks == 0) pass_over(state);
       multiply_left(state, tile.k_blocks);
       store<0>(to);
       receive_next();
@@ -107,10 +108,11 @@ class LargeTiles : private TileSides<kConfig> {
   using Sides::sums_;
   using Sides::warpgroup_;
 
-  /// A large tile with rows of this warpgroup.
+  /// A tile of a kind with rows of this warpgroup.
   [[nodiscard]] __device__ __forceinline__ bool is_mine(const TileMessage& tile,
-                                                        const PanelTarget& to) const {
-    if (tile.kind != TileMessage::large) return false;
+                                                        const PanelTarget& to,
+                                                        TileMessage::Kind kind) const {
+    if (tile.kind != kind) return false;
     if constexpr (kConfig.wgrad) return has_lines(tile, to, warpgroup_);
     return true;
   }
@@ -118,14 +120,17 @@ class LargeTiles : private TileSides<kConfig> {
   /// A tile too short to overlap with anything.
   __device__ __forceinline__ void compute_short(RingState<kConfig>& state, int k_blocks,
                                                 const PanelTarget& to) {
-    if (kConfig.wgrad && k_blocks == 0) {  // an expert without rows; its stage has but the message
-#pragma unroll
-      for (int i = 0; i < Sides::kSums; ++i) sums_[0][i] = sums_[1][i] = 0.0F;
-      release(state);
-    }
+    if (kConfig.wgrad && k_blocks == 0) pass_over(state);
     multiply_all(state, k_blocks, true);
     store<0>(to);
     store<1>(to);
+  }
+
+  /// wgrad: an expert without rows; its stage has but the message.
+  __device__ __forceinline__ void pass_over(RingState<kConfig>& state) {
+#pragma unroll
+    for (int i = 0; i < Sides::kSums; ++i) sums_[0][i] = sums_[1][i] = 0.0F;
+    release(state);
   }
 
   /// The last two stages; the right half is still to be stored afterwards.

@@ -139,14 +139,19 @@ __device__ __forceinline__ void load_weight_stage(const TensorMaps& maps,
                                                   const math::WeightTile<std::int32_t>& tile,
                                                   int row_block) {
   constexpr math::SmemMap kMap = kConfig.smem();
-  constexpr auto kBytes = static_cast<std::uint32_t>(kMap.stage_expect_bytes());
   const std::uint32_t full = ring.full(stage);
   const RaggedCoordinates at = ragged(tile.rows.begin, tile.rows.rows(), row_block * kBlockK);
-  ptx::barrier_arrive_expect(full, kBytes);
+  const int column = static_cast<int>(tile.k_begin);
+  ptx::barrier_arrive_expect(
+      full,
+      static_cast<std::uint32_t>(kMap.a_bytes + (tile.half ? kMap.b_bytes / 2 : kMap.b_bytes)));
   load_ragged<kConfig.tile_m>(&maps.a, params.a_panels, ring.a(stage), full, at,
                               static_cast<int>(tile.n_begin));
-  load_ragged<kConfig.tile_n>(&maps.b, params.b_panels, ring.b(stage), full, at,
-                              static_cast<int>(tile.k_begin));
+  if (tile.half) {
+    load_ragged<kConfig.tile_n / 2>(&maps.b_few, params.b_panels, ring.b(stage), full, at, column);
+  } else {
+    load_ragged<kConfig.tile_n>(&maps.b, params.b_panels, ring.b(stage), full, at, column);
+  }
 }
 
 // ---- What the consumers are told of a tile
@@ -170,7 +175,7 @@ __device__ __forceinline__ TileMessage describe(const KernelParams& params,
 
 __device__ __forceinline__ TileMessage describe(const KernelParams& /*params*/,
                                                 const math::WeightTile<std::int32_t>& tile) {
-  return {TileMessage::large,
+  return {tile.half ? TileMessage::half : TileMessage::large,
           tile.row_blocks,
           static_cast<std::int32_t>(tile.n_begin),
           static_cast<std::int32_t>(tile.k_begin),
@@ -310,6 +315,7 @@ __device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& map
 }
 
 /// The same in wgrad. Where lengths differ, the tiles go to whoever is free, the longest first.
+/// Else every CTA takes each gridDim.x-th, and the last round's are halved as in forward.
 template <KernelConfig kConfig>
 __device__ __forceinline__ void produce_weights(const TensorMaps& maps, const KernelParams& params,
                                                 const Ring<kConfig>& ring) {
@@ -317,13 +323,19 @@ __device__ __forceinline__ void produce_weights(const TensorMaps& maps, const Ke
   TileQueue queue(*params.counters);
   WeightTileWalk walk(params);
   const bool shared = !walk.same_length();
+  const math::HalvedTiles tiles =
+      shared ? math::HalvedTiles{walk.count(), 0} : math::halve_last_round(walk.count(), gridDim.x);
   std::int64_t index = blockIdx.x;
-  auto tile = walk.find(index);
+  auto place = math::place_of(tiles, index);
+  auto tile = walk.find(place.tile);
   while (tile.valid()) {
     if (shared) queue.ask();
-    load_tile<kConfig>(maps, params, ring, state, tile);
+    if (place.side >= 0) tile = math::half_of(tile, params.weights, place.side);
+    // The right half of a tile may lie past the last column.
+    if (tile.k_count > 0) load_tile<kConfig>(maps, params, ring, state, tile);
     index = shared ? gridDim.x + queue.answer() : index + gridDim.x;
-    tile = walk.find(index);
+    place = math::place_of(tiles, index);
+    tile = walk.find(place.tile);
   }
   queue.leave();
   send_end<kConfig>(ring, state);

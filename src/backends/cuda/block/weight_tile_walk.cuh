@@ -22,6 +22,7 @@ class WeightTileWalk {
       longest_ = exists ? math::max(longest_, length) : longest_;
       const unsigned mine = exists ? 1U << class_of_lane_ : 0U;
       classes_ |= __reduce_or_sync(kAllLanes, mine);
+      experts_ += __popc(__ballot_sync(kAllLanes, exists));
     }
     shortest_ = __reduce_min_sync(kAllLanes, shortest_);
     longest_ = __reduce_max_sync(kAllLanes, longest_);
@@ -31,6 +32,11 @@ class WeightTileWalk {
   /// All tiles are about equally long: an eighth more at most.
   [[nodiscard]] __device__ bool same_length() const {
     return longest_ - shortest_ <= shortest_ / 8;
+  }
+
+  /// All tiles, none halved.
+  [[nodiscard]] __device__ std::int64_t count() const {
+    return static_cast<std::int64_t>(experts_) * params_.weights.tiles_per_expert();
   }
 
   /// Tile `index`; not valid() past the last.
@@ -88,7 +94,8 @@ class WeightTileWalk {
   const KernelParams& params_;
   std::int32_t groups_;
   std::int32_t group_ = 0;
-  unsigned classes_ = 0;  // that are left
+  std::int32_t experts_ = 0;  // that have tiles
+  unsigned classes_ = 0;      // that are left
   std::int32_t shortest_ = math::kMaxOf<std::int32_t>, longest_ = 0;
   int class_ = -1;  // of the tiles now
   int class_of_lane_ = -1;

@@ -175,10 +175,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::prefetch_tensor_map(&maps.a);
     ptx::prefetch_tensor_map(&maps.b);
     ptx::prefetch_tensor_map(&maps.d);
+    ptx::prefetch_tensor_map(&maps.b_few);
     if constexpr (!kConfig.wgrad) {
       ptx::prefetch_tensor_map(&maps.a_few);
       ptx::prefetch_tensor_map(&maps.a_fewest);
-      ptx::prefetch_tensor_map(&maps.b_few);
     }
     if constexpr (kConfig.epilogue != Epilogue::store) ptx::prefetch_tensor_map(&maps.u);
     if constexpr (kConfig.epilogue == Epilogue::dswiglu) ptx::prefetch_tensor_map(&maps.saved_u);

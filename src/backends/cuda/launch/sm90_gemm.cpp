@@ -75,6 +75,7 @@ TensorMaps Sm90Gemm::describe_wgrad(const GroupedGemmArgs& args, const Workspace
   TensorMaps maps{};
   maps.a = map_ragged_panels(left, config.tile_m, params.a_panels);
   maps.b = map_ragged_panels(right, config.tile_n, params.b_panels);
+  maps.b_few = map_ragged_panels(right, config.tile_n / 2, params.b_panels);
   maps.d = map_weight_output(args.d);
   return maps;
 }
