@@ -63,8 +63,10 @@ GROUPS = {
 TOKENS = (  # a word | the files that may hold it (-files: all others may) | why
     (r"\b(?:asm|__asm|__asm__)\b", "src/backends/cuda/ptx/*",
      "inline asm lives in src/backends/cuda/ptx/ alone"),
-    (r"<<<|\bcu(?:da)?LaunchKernel\w*", "src/backends/cuda/launch/* tests/*.cu",
+    (r"\bcu(?:da)?LaunchKernel\w*", "src/backends/cuda/launch/* tests/*.cu",
      "kernels are launched in src/backends/cuda/launch/ alone"),
+    (r"<<<", "tests/*.cu",
+     "launch_kernel() of src/backends/cuda/launch/kernel_launch.hpp reports the launch's own error"),
     (r"\b(?:throw|new|malloc|blockIdx|threadIdx|__shared__)\b|\b__shfl\w+", "-src/math/*",
      "math neither allocates nor throws, and does not know where it runs"),
 )

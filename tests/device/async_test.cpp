@@ -224,6 +224,20 @@ TEST_F(AsyncBaselines, AHostLoopRefusesToBeCaptured) {
   on.compare(nullptr);
   EXPECT_EQ(on.differences(nullptr), "");
 }
+// An error that some other call of the process left is not that of a launch.
+TEST_F(AsyncBaselines, AnEarlierErrorIsNotTheLaunchs) {
+  Case c = make(Pass::forward);
+  c.strategy = Strategy::padded_bmm;
+  CaseOnDevice on(c);
+  const GroupedGemm plan = on.plan();
+  on.workspace(plan.workspace_bytes());
+  on.poison(nullptr);
+  EXPECT_EQ(cudaMemset(nullptr, 0, 16), cudaErrorInvalidValue);
+  on.execute(plan, nullptr);
+  cudaGetLastError();  // the tests' own launches look at it
+  on.compare(nullptr);
+  EXPECT_EQ(on.differences(nullptr), "");
+}
 TEST_F(AsyncBaselines, APaddedBatchFollowsChangedOffsetsInAReplay) {
   Case c = make(Pass::forward);
   c.strategy = Strategy::padded_bmm;

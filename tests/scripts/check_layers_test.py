@@ -34,7 +34,7 @@ BASE = {
     "src/backends/cuda/kernels/forward.cuh": '#include "backends/cuda/block/mainloop.cuh"\n'
                                              '#include "backends/cuda/transport/peer.cuh"\n',
     "src/backends/cuda/launch/launch.cu": '#include "backends/cuda/kernels/forward.cuh"\n'
-                                          "void g() { kernel<<<1, 1>>>(); cudaLaunchKernelEx(); }\n",
+                                          "void g() { cudaLaunchKernelEx(); }\n",
     "src/backends/cuda/launch/launch.hpp": "#include <cuda_runtime_api.h>\n",
     "src/backends/cuda/cuda_backend.cpp": '#include "backends/cuda/launch/launch.hpp"\n',
     "src/dispatch/backends.hpp": '#include "backends/onednn/matmul.hpp"\n',
@@ -94,6 +94,7 @@ BREACHES = [
     ("src/backends/cuda/kernels/bad.cuh", "void f() { k<<<1, 2>>>(); }\n", "holds <<<"),
     ("src/backends/cuda/kernels/bad.cuh", "void f() { cudaLaunchKernelEx(); }\n", "cudaLaunchKernelEx"),
     ("src/backends/cuda/launch/bad.cu", "#include <nvshmemx.h>\n", "includes nvshmemx.h"),
+    ("src/backends/cuda/launch/bad.cu", "void f() { k<<<1, 2>>>(); }\n", "launch_kernel()"),
     ("src/backends/cuda/launch/bad.cu", '#include "backends/onednn/matmul.hpp"\n', "onednn/matmul.hpp"),
     ("src/backends/cuda/bad.hpp", '#include "backends/cuda/launch/launch.hpp"\n', "launch/launch.hpp"),
     ("src/dispatch/bad.cpp", '#include "ops/mlp.hpp"\n', "includes src/ops/mlp.hpp"),

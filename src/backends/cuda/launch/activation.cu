@@ -3,7 +3,7 @@
 
 #include "backends/cuda/kernels/activation_kernels.cuh"
 #include "backends/cuda/launch/activation.hpp"
-#include "backends/cuda/launch/cuda_error.hpp"
+#include "backends/cuda/launch/kernel_launch.hpp"
 #include "backends/cuda/launch/strides.hpp"
 #include "core/up_gate.hpp"
 
@@ -35,9 +35,8 @@ template <class Params>
 void launch(void (*kernel)(Params), const char* name, const Params& p, int num_sms, Device device,
             const Stream& stream) {
   const DeviceScope scope(device.index);
-  kernel<<<static_cast<unsigned>(num_sms * kCtasPerSm), kThreadsPerCta, 0,
-           static_cast<cudaStream_t>(stream.native())>>>(p);
-  check_cuda(cudaGetLastError(), name);
+  launch_kernel(name, kernel, {static_cast<unsigned>(num_sms * kCtasPerSm), kThreadsPerCta},
+                static_cast<cudaStream_t>(stream.native()), p);
 }
 
 template <bool kBackward>

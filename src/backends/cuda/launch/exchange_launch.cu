@@ -4,13 +4,11 @@
 #include "backends/cuda/kernels/barrier_kernel.cuh"
 #include "backends/cuda/kernels/exchange_kernels.cuh"
 #include "backends/cuda/kernels/route_map_kernels.cuh"
-#include "backends/cuda/launch/cuda_error.hpp"
 #include "backends/cuda/launch/exchange_launch.hpp"
+#include "backends/cuda/launch/kernel_launch.hpp"
 
 namespace moesaic::backends::cuda::launch {
 namespace {
-
-void check_launch(const char* kernel) { check_cuda(cudaGetLastError(), kernel); }
 
 template <class Body>
 void with_access(const ExchangeParams& params, const Body& body) {
@@ -24,85 +22,85 @@ void with_element(DType dtype, const Body& body) {
                        : body.template operator()<float>();
 }
 
-unsigned grid(std::int64_t blocks) { return static_cast<unsigned>(blocks); }
+LaunchGrid grid(std::int64_t ctas, int threads) {
+  return {static_cast<unsigned>(ctas), static_cast<unsigned>(threads)};
+}
 
 }  // namespace
 
 void launch_barrier(const transport::GroupView& group, cudaStream_t stream) {
-  barrier_kernel<<<1, kBarrierThreads, 0, stream>>>(group);
-  check_launch("barrier_kernel");
+  launch_kernel("barrier_kernel", barrier_kernel, grid(1, kBarrierThreads), stream, group);
 }
 
 void launch_route_counts(const RouteMapParams& params, cudaStream_t stream) {
-  count_routes_kernel<<<grid(params.blocks.count), kRouteThreads, 0, stream>>>(params);
-  check_launch("count_routes_kernel");
+  launch_kernel("count_routes_kernel", count_routes_kernel,
+                grid(params.blocks.count, kRouteThreads), stream, params);
   const std::int64_t warps = params.placement.num_experts();
-  scan_blocks_kernel<<<grid(math::ceil_div<std::int64_t>(warps, kRouteWarps)), kRouteThreads, 0,
-                       stream>>>(params);
-  check_launch("scan_blocks_kernel");
+  launch_kernel("scan_blocks_kernel", scan_blocks_kernel,
+                grid(math::ceil_div<std::int64_t>(warps, kRouteWarps), kRouteThreads), stream,
+                params);
 }
 
 void launch_route_places(const RouteMapParams& params, cudaStream_t stream) {
-  scan_cells_kernel<<<grid(params.placement.num_ranks), kCellThreads, 0, stream>>>(params);
-  check_launch("scan_cells_kernel");
-  place_routes_kernel<<<grid(math::ceil_div<std::int64_t>(params.blocks.count, kRouteWarps)),
-                        kRouteThreads, 0, stream>>>(params);
-  check_launch("place_routes_kernel");
+  launch_kernel("scan_cells_kernel", scan_cells_kernel,
+                grid(params.placement.num_ranks, kCellThreads), stream, params);
+  launch_kernel("place_routes_kernel", place_routes_kernel,
+                grid(math::ceil_div<std::int64_t>(params.blocks.count, kRouteWarps), kRouteThreads),
+                stream, params);
 }
 
 void launch_inverse_maps(const RouteMapParams& params, cudaStream_t stream) {
   if (params.capacity == 0) return;
   const std::int64_t blocks = math::ceil_div<std::int64_t>(params.capacity, kRouteThreads);
-  inverse_maps_kernel<<<grid(math::min<std::int64_t>(blocks, 1024)), kRouteThreads, 0, stream>>>(
-      params);
-  check_launch("inverse_maps_kernel");
+  launch_kernel("inverse_maps_kernel", inverse_maps_kernel,
+                grid(math::min<std::int64_t>(blocks, 1024), kRouteThreads), stream, params);
 }
 
 void launch_put(const ExchangeParams& params, DType dtype, int blocks, cudaStream_t stream) {
   if (params.routes == 0) return;
   with_access(params, [&]<Access kAccess>() {
     if (params.probs == nullptr) {
-      put_rows_kernel<kAccess><<<grid(blocks), kExchangeThreads, 0, stream>>>(params);
+      launch_kernel("put_rows_kernel", put_rows_kernel<kAccess>, grid(blocks, kExchangeThreads),
+                    stream, params);
     } else {
       with_element(dtype, [&]<class T>() {
-        put_weighted_rows_kernel<T, kAccess><<<grid(blocks), kExchangeThreads, 0, stream>>>(params);
+        launch_kernel("put_weighted_rows_kernel", put_weighted_rows_kernel<T, kAccess>,
+                      grid(blocks, kExchangeThreads), stream, params);
       });
     }
   });
-  check_launch("put_rows_kernel");
 }
 
 void launch_gather(const ExchangeParams& params, int blocks, cudaStream_t stream) {
   if (params.routes == 0) return;
   with_access(params, [&]<Access kAccess>() {
-    gather_rows_kernel<kAccess><<<grid(blocks), kExchangeThreads, 0, stream>>>(params);
+    launch_kernel("gather_rows_kernel", gather_rows_kernel<kAccess>, grid(blocks, kExchangeThreads),
+                  stream, params);
   });
-  check_launch("gather_rows_kernel");
 }
 
 void launch_combine(const ExchangeParams& params, DType dtype, bool gathered, int blocks,
                     cudaStream_t stream) {
   if (params.routes == 0) return;
   with_element(dtype, [&]<class T>() {
+    const auto launch = [&](void (*kernel)(ExchangeParams)) {
+      launch_kernel("combine_rows_kernel", kernel, grid(blocks, kExchangeThreads), stream, params);
+    };
     if (gathered) {
-      combine_rows_kernel<T, Access::mapped, true>
-          <<<grid(blocks), kExchangeThreads, 0, stream>>>(params);
+      launch(combine_rows_kernel<T, Access::mapped, true>);
       return;
     }
-    with_access(params, [&]<Access kAccess>() {
-      combine_rows_kernel<T, kAccess, false><<<grid(blocks), kExchangeThreads, 0, stream>>>(params);
-    });
+    with_access(params, [&]<Access kAccess>() { launch(combine_rows_kernel<T, kAccess, false>); });
   });
-  check_launch("combine_rows_kernel");
 }
 
 void launch_probs_grad(const ProbsGradParams& params, DType dtype, int blocks,
                        cudaStream_t stream) {
   if (params.routes == 0) return;
   with_element(dtype, [&]<class T>() {
-    probs_grad_kernel<T><<<grid(blocks), kExchangeThreads, 0, stream>>>(params);
+    launch_kernel("probs_grad_kernel", probs_grad_kernel<T>, grid(blocks, kExchangeThreads), stream,
+                  params);
   });
-  check_launch("probs_grad_kernel");
 }
 
 }  // namespace moesaic::backends::cuda::launch

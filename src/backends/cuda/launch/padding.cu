@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "backends/cuda/kernels/padding_kernels.cuh"
-#include "backends/cuda/launch/cuda_error.hpp"
+#include "backends/cuda/launch/kernel_launch.hpp"
 #include "backends/cuda/launch/padding.hpp"
 
 namespace moesaic::backends::cuda::launch {
@@ -12,6 +12,10 @@ namespace {
 
 constexpr int kThreadsPerCta = 256;
 constexpr int kCtasPerSm = 8;
+
+LaunchGrid all_sms(int num_sms) {
+  return {static_cast<unsigned>(num_sms * kCtasPerSm), kThreadsPerCta};
+}
 
 PaddingParams params(const GroupedGemmProblem& problem, const ConstTensorView& matrix,
                      const PaddedBatch& batch) {
@@ -34,17 +38,16 @@ PaddingParams params(const GroupedGemmProblem& problem, const ConstTensorView& m
 void record_faults(const std::int32_t* offs, const GroupedGemmProblem& problem,
                    const Workspace& workspace, cudaStream_t stream, std::int64_t capacity) {
   auto* header = reinterpret_cast<core::WorkspaceHeader*>(workspace.bytes.data());
-  record_kernel<<<1, 1024, 0, stream>>>(offs, problem.num_experts, problem.max_rows, capacity,
-                                        reinterpret_cast<unsigned long long*>(&header->fault_word),
-                                        reinterpret_cast<long long*>(&header->overflow_rows));
-  check_cuda(cudaGetLastError(), "record_kernel");
+  launch_kernel("record_kernel", record_kernel, {1, 1024}, stream, offs, problem.num_experts,
+                problem.max_rows, capacity,
+                reinterpret_cast<unsigned long long*>(&header->fault_word),
+                reinterpret_cast<long long*>(&header->overflow_rows));
 }
 
 void pad(const GroupedGemmProblem& problem, const ConstTensorView& matrix, const PaddedBatch& batch,
          int num_sms, cudaStream_t stream) {
   const PaddingParams p = params(problem, matrix, batch);
-  pad_kernel<<<static_cast<unsigned>(num_sms * kCtasPerSm), kThreadsPerCta, 0, stream>>>(p);
-  check_cuda(cudaGetLastError(), "pad_kernel");
+  launch_kernel("pad_kernel", pad_kernel, all_sms(num_sms), stream, p);
 }
 
 void unpad(const GroupedGemmProblem& problem, const PaddedBatch& batch, const TensorView& matrix,
@@ -52,8 +55,7 @@ void unpad(const GroupedGemmProblem& problem, const PaddedBatch& batch, const Te
   PaddingParams p = params(problem, matrix, batch);
   p.ragged_out = static_cast<unsigned char*>(matrix.data);
   p.zero_tail = problem.tail == Tail::zero;
-  unpad_kernel<<<static_cast<unsigned>(num_sms * kCtasPerSm), kThreadsPerCta, 0, stream>>>(p);
-  check_cuda(cudaGetLastError(), "unpad_kernel");
+  launch_kernel("unpad_kernel", unpad_kernel, all_sms(num_sms), stream, p);
 }
 
 }  // namespace moesaic::backends::cuda::launch

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cuda/ptx>
 
-#include "backends/cuda/launch/cuda_error.hpp"
+#include "backends/cuda/launch/kernel_launch.hpp"
 #include "backends/cuda/launch/timer.hpp"
 
 namespace moesaic::backends::cuda::launch {
@@ -39,8 +39,8 @@ class Gate {
     *state_ = gate_closed;
     void* device = nullptr;
     check_cuda(cudaHostGetDevicePointer(&device, host, 0), "cudaHostGetDevicePointer(gate)");
-    gate_kernel<<<1, 1, 0, stream>>>(static_cast<volatile unsigned*>(device), kTimeOutNanoseconds);
-    check_cuda(cudaGetLastError(), "gate_kernel");
+    launch_kernel("gate_kernel", gate_kernel, {1, 1}, stream, static_cast<unsigned*>(device),
+                  kTimeOutNanoseconds);
     stream_ = stream;
   }
   Gate(const Gate&) = delete;
