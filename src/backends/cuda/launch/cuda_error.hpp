@@ -38,4 +38,15 @@ class DeviceScope {
   bool changed_ = false;
 };
 
+/// For destructors: runs `body` with `device` current. An error is one of earlier work, which
+/// reports it itself.
+template <class Body>
+void quietly_on_device(int device, const Body& body) noexcept {
+  int previous = 0;
+  if (cudaGetDevice(&previous) != cudaSuccess) return;
+  cudaSetDevice(device);
+  body();
+  cudaSetDevice(previous);
+}
+
 }  // namespace moesaic::backends::cuda::launch

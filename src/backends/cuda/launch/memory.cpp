@@ -39,12 +39,7 @@ void* allocate(std::size_t size_bytes, Device device) {
 }
 
 void release(void* data, Device device) noexcept {
-  // A failure is one of earlier work, which reports it itself.
-  int previous = 0;
-  if (cudaGetDevice(&previous) != cudaSuccess) return;
-  cudaSetDevice(device.index);
-  cudaFree(data);
-  cudaSetDevice(previous);
+  quietly_on_device(device.index, [&] { cudaFree(data); });
 }
 
 void copy_from_host(void* target, const void* source, std::size_t size_bytes,
@@ -72,11 +67,7 @@ void* make_stream(Device device) {
 }
 
 void destroy_stream(void* native, Device device) noexcept {
-  int previous = 0;
-  if (cudaGetDevice(&previous) != cudaSuccess) return;
-  cudaSetDevice(device.index);
-  cudaStreamDestroy(static_cast<cudaStream_t>(native));
-  cudaSetDevice(previous);
+  quietly_on_device(device.index, [&] { cudaStreamDestroy(static_cast<cudaStream_t>(native)); });
 }
 
 void synchronize(const Stream& stream) {

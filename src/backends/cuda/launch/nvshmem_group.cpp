@@ -32,10 +32,11 @@ Member member_of(const std::string& text) {
           std::stoi(text.substr(first + 1, second - first - 1))};
 }
 
-DeviceMemory allocate_on_device(std::size_t size_bytes) {
+/// On `device`, which is current.
+DeviceMemory allocate_on(Device device, std::size_t size_bytes) {
   void* data = nullptr;
   check_cuda(cudaMalloc(&data, size_bytes), "cudaMalloc");
-  return DeviceMemory(data);
+  return {data, FreeMemory{device.index}};
 }
 
 std::string seconds_text(double seconds) {
@@ -46,12 +47,20 @@ std::string seconds_text(double seconds) {
 
 }  // namespace
 
+void FreeMemory::operator()(void* data) const noexcept {
+  quietly_on_device(device, [&] { cudaFree(data); });
+}
+
+void FreeHostMemory::operator()(void* data) const noexcept {
+  quietly_on_device(device, [&] { cudaFreeHost(data); });
+}
+
 SymmetricRegion::SymmetricRegion(std::shared_ptr<NvshmemProcess> process, std::size_t offset,
                                  std::byte* data, const std::vector<transport::Peer>& peers)
     : process_(std::move(process)),
       offset_(offset),
       data_(data),
-      peers_(allocate_on_device(peers.size() * sizeof(transport::Peer))) {
+      peers_(allocate_on(process_->device(), peers.size() * sizeof(transport::Peer))) {
   check_cuda(cudaMemcpy(peers_.get(), peers.data(), peers.size() * sizeof(transport::Peer),
                         cudaMemcpyHostToDevice),
              "cudaMemcpy");
@@ -141,11 +150,11 @@ void NvshmemGroup::start_process(const NvshmemGroupOptions& options) {
 }
 
 void NvshmemGroup::make_control(double timeout_seconds) {
-  local_words_ = allocate_on_device(2 * sizeof(std::uint64_t));
+  local_words_ = allocate_on(device(), 2 * sizeof(std::uint64_t));
   check_cuda(cudaMemset(local_words_.get(), 0, 2 * sizeof(std::uint64_t)), "cudaMemset");
   void* on_host = nullptr;
   check_cuda(cudaHostAlloc(&on_host, sizeof(std::uint64_t), cudaHostAllocMapped), "cudaHostAlloc");
-  host_word_.reset(on_host);
+  host_word_ = MappedHostMemory(on_host, FreeHostMemory{device().index});
   *static_cast<std::uint64_t*>(on_host) = 0;
   void* on_device = nullptr;
   check_cuda(cudaHostGetDevicePointer(&on_device, on_host, 0), "cudaHostGetDevicePointer");

@@ -17,11 +17,14 @@ namespace moesaic::backends::cuda::launch {
 
 class NvshmemProcess;
 
+/// Waits for work on `device` that uses the memory, whichever device is current.
 struct FreeMemory {
-  void operator()(void* data) const noexcept { cudaFree(data); }  // waits for work that uses it
+  int device = 0;
+  void operator()(void* data) const noexcept;
 };
 struct FreeHostMemory {
-  void operator()(void* data) const noexcept { cudaFreeHost(data); }
+  int device = 0;
+  void operator()(void* data) const noexcept;
 };
 using DeviceMemory = std::unique_ptr<void, FreeMemory>;
 using MappedHostMemory = std::unique_ptr<void, FreeHostMemory>;
@@ -29,6 +32,7 @@ using MappedHostMemory = std::unique_ptr<void, FreeHostMemory>;
 /// A range of equal size on all ranks, and where the peers have theirs, on the device.
 class SymmetricRegion {
  public:
+  /// On the current device, that of the process.
   SymmetricRegion(std::shared_ptr<NvshmemProcess> process, std::size_t offset, std::byte* data,
                   const std::vector<transport::Peer>& peers);
   SymmetricRegion(const SymmetricRegion&) = delete;
