@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs a command as N ranks on this host, one GPU each, and ends with the first failure of any.
 # Usage: scripts/run_ranks.sh [--one-dies] [--without-gpus] N COMMAND [ARGUMENT…]
-#   Each process has RANK, LOCAL_RANK, WORLD_SIZE and MOESAIC_RENDEZVOUS, a folder that they share.
+#   Each process has RANK, LOCAL_RANK, WORLD_SIZE and MOESAIC_RENDEZVOUS, a folder that they share, and
+#   its part of the processors, unless OMP_NUM_THREADS is set.
 #   --one-dies       MOESAIC_DYING_RANK is the last rank, which may end as it likes.
 #   --without-gpus   for commands that need none: no look for GPUs.
-#   LIMIT_S (600)    seconds until all ranks are ended; GRACE_S (90) until the others are ended once one
+#   LIMIT_S (600)    seconds until all ranks are ended; GRACE_S (30) until the others are ended once one
 #                    has failed. Both count as failures.
+# Once a rank has failed, the file «failed» in that folder says which: the others need not wait for it.
 # Lines begin with the rank in brackets. With fewer than N GPUs it prints «SKIPPED: …» and ends with 0.
 set -euo pipefail
 
@@ -48,6 +50,10 @@ trap 'exit 130' INT TERM
 mkdir "$folder/rendezvous" "$folder/status"
 
 export WORLD_SIZE="$ranks" MOESAIC_RENDEZVOUS="$folder/rendezvous"
+if [[ -z "${OMP_NUM_THREADS-}" ]]; then
+  here="$(nproc)"
+  export OMP_NUM_THREADS=$((here > ranks ? here / ranks : 1))
+fi
 if [[ "$one_dies" == yes ]]; then export MOESAIC_DYING_RANK=$((ranks - 1)); fi
 # Each rank is a process group of its own, so that what it starts can be ended with it.
 set -m
@@ -70,9 +76,12 @@ while :; do
       ((running += 1))
     elif [[ "$failed" == no && "$(<"$folder/status/$rank")" != 0 ]] &&
       ! [[ "$one_dies" == yes && "$rank" -eq $((ranks - 1)) ]]; then
-      echo "run_ranks: rank $rank ended with status $(<"$folder/status/$rank")" >&2
+      words="rank $rank ended with status $(<"$folder/status/$rank")"
+      echo "run_ranks: $words" >&2
       failed=yes
-      if ((end > SECONDS + ${GRACE_S:-90})); then end=$((SECONDS + ${GRACE_S:-90})); fi
+      # A rank that could has said more.
+      [[ -s "$folder/rendezvous/failed" ]] || echo "$words" >"$folder/rendezvous/failed"
+      if ((end > SECONDS + ${GRACE_S:-30})); then end=$((SECONDS + ${GRACE_S:-30})); fi
     fi
   done
   if ((running == 0)); then break; fi

@@ -3,8 +3,6 @@
 // CPU, whose bits are wanted.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -105,11 +103,13 @@ class EpRun {
   }
   [[nodiscard]] const ExpertParallelProblem& problem() const { return exchange.problem(); }
 
-  /// Fills the leased rows with 0xFF on all ranks before any goes on.
+  /// Fills the leased rows with 0xFF on all ranks before any goes on, and after all have fetched
+  /// what they wanted of them.
   void poison() {
-    std::vector<std::byte> ones(static_cast<std::size_t>(exchange.max_rows()) * row_bytes_,
-                                std::byte{0xFF});
-    copy_to_lease(ones);
+    const std::vector<std::byte> ones(static_cast<std::size_t>(exchange.max_rows()) * row_bytes_,
+                                      std::byte{0xFF});
+    exchange.group().barrier(stream_);
+    copy(lease_.data.front(), ones.data(), ones.size(), stream_);
     exchange.group().barrier(stream_);
   }
 
@@ -272,14 +272,12 @@ class EpRun {
   }
   /// Other ids of this rank, in place; the simulation has to be told for all ranks.
   void upload_ids() {
-    synchronize(stream_);
-    copy_on_device(ids_.data(), own.ids.data(), own.ids.size() * sizeof(std::int32_t));
+    copy(ids_.data(), own.ids.data(), own.ids.size() * sizeof(std::int32_t), stream_);
   }
 
   [[nodiscard]] std::vector<std::byte> leased_bytes() const {
     std::vector<std::byte> bytes(static_cast<std::size_t>(exchange.max_rows()) * row_bytes_);
-    synchronize(stream_);
-    copy_on_device(bytes.data(), lease_.data.front(), bytes.size());
+    copy(bytes.data(), lease_.data.front(), bytes.size(), stream_);
     return bytes;
   }
 
@@ -288,18 +286,9 @@ class EpRun {
   testing::RankData& own;  ///< This rank's there.
 
  private:
-  void copy_to_lease(const std::vector<std::byte>& bytes) const {
-    synchronize(stream_);
-    copy_on_device(lease_.data.front(), bytes.data(), bytes.size());
-  }
   void clear_workspace() const {
     const std::vector<std::byte> zeros(exchange.workspace_bytes());
-    copy_on_device(workspace_.data(), zeros.data(), zeros.size());
-  }
-  /// Between any memories; complete on return.
-  static void copy_on_device(void* to, const void* from, std::size_t size_bytes) {
-    if (size_bytes == 0) return;
-    ASSERT_EQ(cudaMemcpy(to, from, size_bytes, cudaMemcpyDefault), cudaSuccess);
+    copy(workspace_.data(), zeros.data(), zeros.size(), stream_);
   }
 
   Stream stream_;

@@ -154,6 +154,19 @@ TEST_F(Exchange, WrongIdsAndMapsAreFaults) {
   run.check_get(true);
 }
 
+TEST_F(Exchange, AnEarlierErrorOfTheProcessIsNotOurs) {
+  const auto ids = make(
+      2, [](int) { return 16; },
+      [&](int r, std::int64_t t, int s) { return random_id(r, t, s, 2 * count()); });
+  EpRun run(world(), ranks().rank, exchange_problem(2 * count(), 2, 16, 64), ids, 5, stream());
+  {
+    const OwnDevice own;
+    EXPECT_EQ(cudaMemset(nullptr, 0, 16), cudaErrorInvalidValue);
+  }
+  run.check_all();
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue) << "whoever asks is still told";
+}
+
 TEST_F(Exchange, MemoryThatWasNotLeasedIsRefused) {
   const auto ids = make(
       1, [](int) { return 4; }, [](int, std::int64_t, int) { return 0; });

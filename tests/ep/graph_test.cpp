@@ -21,12 +21,19 @@ TEST_F(Capture, ReplaysFollowTheIds) {
   auto* native = static_cast<cudaStream_t>(stream().native());
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t replay = nullptr;
-  ASSERT_EQ(cudaStreamBeginCapture(native, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  {
+    const OwnDevice own;
+    must(cudaStreamBeginCapture(native, cudaStreamCaptureModeThreadLocal),
+         "cudaStreamBeginCapture");
+  }
   run.exchange.route_maps(std::vector{run.maps_args()}, stream());
   run.exchange.dispatch_put(std::vector{run.put_args(false)}, stream(), {.pre_barrier = true});
   run.exchange.combine_get_fused(std::vector{run.get_args(out, nullptr, true)}, stream());
-  ASSERT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess);
-  ASSERT_EQ(cudaGraphInstantiate(&replay, graph, 0), cudaSuccess);
+  {
+    const OwnDevice own;
+    must(cudaStreamEndCapture(native, &graph), "cudaStreamEndCapture");
+    must(cudaGraphInstantiate(&replay, graph, 0), "cudaGraphInstantiate");
+  }
   for (std::int32_t round = 0; round < 20; ++round) {
     for (std::size_t r = 0; r < run.wanted.ranks.size(); ++r) {
       for (std::size_t i = 0; i < 128; ++i) {
@@ -35,13 +42,17 @@ TEST_F(Capture, ReplaysFollowTheIds) {
       }
     }
     run.upload_ids();
-    ASSERT_EQ(cudaGraphLaunch(replay, native), cudaSuccess);
+    {
+      const OwnDevice own;
+      must(cudaGraphLaunch(replay, native), "cudaGraphLaunch");
+    }
     world().check(stream());
     run.wanted.route_maps();
     run.wanted.exchange.dispatch_put(run.wanted.put_args(false), Stream::cpu());
     run.wanted.exchange.combine_get(run.wanted.get_args(true), Stream::cpu());
     ASSERT_EQ(out.get<std::byte>(stream()), bytes_of(run.own.y)) << "round " << round;
   }
+  const OwnDevice own;
   cudaGraphExecDestroy(replay);
   cudaGraphDestroy(graph);
 }

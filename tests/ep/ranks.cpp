@@ -6,6 +6,9 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <stdexcept>
+
+#include "ep/watched_rendezvous.hpp"
 
 namespace moesaic::ep_tests {
 namespace {
@@ -45,9 +48,49 @@ std::vector<int> all_ranks() {
   return all;
 }
 
+void must(cudaError_t error, const char* call) {
+  if (error != cudaSuccess) {
+    throw std::runtime_error(std::string(call) + ": " + cudaGetErrorName(error));
+  }
+}
+
+OwnDevice::OwnDevice() {
+  must(cudaGetDevice(&previous_), "cudaGetDevice");
+  must(cudaSetDevice(device().index), "cudaSetDevice");
+}
+OwnDevice::~OwnDevice() { cudaSetDevice(previous_); }
+
+void copy(void* to, const void* from, std::size_t size_bytes, Stream stream) {
+  if (size_bytes == 0) return;
+  const OwnDevice own;
+  const auto native = static_cast<cudaStream_t>(stream.native());
+  must(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, native), "cudaMemcpyAsync");
+  must(cudaStreamSynchronize(native), "cudaStreamSynchronize");
+}
+
+namespace {
+
+FailureNote failure_note() { return FailureNote(ranks().folder); }
+
+std::shared_ptr<Rendezvous> rendezvous_in(const std::string& name) {
+  return std::make_shared<WatchedRendezvous>(file_rendezvous(ranks().folder + "/" + name),
+                                             failure_note());
+}
+
+/// The GPU of the next rank; with one rank there is no other.
+int another_device() { return (ranks().rank + 1) % ranks().count; }
+
+int current_device() {
+  int current = -1;
+  must(cudaGetDevice(&current), "cudaGetDevice");
+  return current;
+}
+
+}  // namespace
+
 ExpertParallelGroup make_group(const std::vector<int>& members, double timeout_seconds) {
   static std::map<std::vector<int>, int> made;
-  std::string folder = ranks().folder + "/group";
+  std::string folder = "group";
   for (const int member : members) folder += "_" + std::to_string(member);
   folder += "_number_" + std::to_string(made[members]++);
   NvshmemGroupOptions options;
@@ -56,7 +99,7 @@ ExpertParallelGroup make_group(const std::vector<int>& members, double timeout_s
     if (members[r] == ranks().rank) options.rank = static_cast<int>(r);
   }
   options.device = device();
-  options.rendezvous = file_rendezvous(folder);
+  options.rendezvous = rendezvous_in(folder);
   options.heap_bytes = kHeapBytes;
   options.timeout_seconds = timeout_seconds;
   return ExpertParallelGroup::nvshmem(options);
@@ -80,17 +123,38 @@ const ::testing::Environment* const kEndOfTests =
 }  // namespace
 
 const ExpertParallelGroup& world() {
-  if (!world_group()) world_group() = make_group(all_ranks());
+  // Processes start some seconds apart, which the first rendezvous of all has to bear.
+  if (!world_group()) {
+    meet();
+    world_group() = make_group(all_ranks());
+  }
   return *world_group();
 }
 
 void meet() {
   static int meetings = 0;
-  const auto rendezvous =
-      file_rendezvous(ranks().folder + "/meeting_" + std::to_string(meetings++));
+  const auto rendezvous = rendezvous_in("meeting_" + std::to_string(meetings++));
   rendezvous->set(std::to_string(ranks().rank), "");
   for (const int rank : all_ranks()) {
     rendezvous->get(std::to_string(rank), std::chrono::seconds(60));
+  }
+}
+
+void OnRanks::SetUp() {
+  if (!ranks().why_none.empty()) GTEST_SKIP() << ranks().why_none;
+  GTEST_FLAG_SET(fail_fast, true);
+  must(cudaSetDevice(another_device()), "cudaSetDevice");
+  static_cast<void>(world());
+  queue = DeviceStream(device());
+}
+
+void OnRanks::TearDown() {
+  if (!ranks().why_none.empty()) return;
+  EXPECT_EQ(current_device(), another_device()) << "a call left another device current";
+  if (HasFailure()) {
+    const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    failure_note().leave("rank " + std::to_string(ranks().rank) +
+                         " has failed: " + test->test_suite_name() + "." + test->name());
   }
 }
 

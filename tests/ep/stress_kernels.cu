@@ -4,7 +4,9 @@
 #include <cuda_bf16.h>
 
 #include <cuda/ptx>
+#include <type_traits>
 
+#include "ep/ranks.hpp"
 #include "ep/stress_kernels.hpp"
 
 namespace moesaic::ep_tests {
@@ -88,30 +90,40 @@ __global__ void delay_kernel(std::uint64_t nanoseconds) {
   while (::cuda::ptx::get_sreg_globaltimer() - begin < nanoseconds) __nanosleep(500);
 }
 
+template <class... Parameters>
+void launch(const char* name, void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
+            cudaStream_t stream, std::type_identity_t<Parameters>... arguments) {
+  const OwnDevice own;
+  void* addresses[] = {&arguments...};
+  must(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks), dim3(threads),
+                        addresses, 0, stream),
+       name);
+}
+
 }  // namespace
 
 void fill_tokens(std::int32_t* ids, void* x, RowPattern pattern, const StressShape& shape,
                  cudaStream_t stream) {
-  fill_kernel<<<kBlocks, kThreads, 0, stream>>>(ids, static_cast<__nv_bfloat16*>(x), pattern,
-                                                shape);
+  launch("fill_kernel", fill_kernel, kBlocks, kThreads, stream, ids, static_cast<__nv_bfloat16*>(x),
+         pattern, shape);
 }
 
 void check_rows(const void* rows, const std::int32_t* src_ranks, const std::int32_t* src_routes,
                 const std::int32_t* offs_end, int iteration, const StressShape& shape,
                 unsigned long long* wrong, cudaStream_t stream) {
-  check_rows_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<const __nv_bfloat16*>(rows),
-                                                      src_ranks, src_routes, offs_end, iteration,
-                                                      shape, wrong);
+  launch("check_rows_kernel", check_rows_kernel, kBlocks, kThreads, stream,
+         static_cast<const __nv_bfloat16*>(rows), src_ranks, src_routes, offs_end, iteration, shape,
+         wrong);
 }
 
 void check_sums(const void* out, const std::int32_t* dst_rows, RowPattern pattern,
                 const StressShape& shape, unsigned long long* wrong, cudaStream_t stream) {
-  check_sums_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<const __nv_bfloat16*>(out),
-                                                      dst_rows, pattern, shape, wrong);
+  launch("check_sums_kernel", check_sums_kernel, kBlocks, kThreads, stream,
+         static_cast<const __nv_bfloat16*>(out), dst_rows, pattern, shape, wrong);
 }
 
 void delay(std::uint64_t nanoseconds, cudaStream_t stream) {
-  delay_kernel<<<1, 1, 0, stream>>>(nanoseconds);
+  launch("delay_kernel", delay_kernel, 1, 1, stream, nanoseconds);
 }
 
 }  // namespace moesaic::ep_tests

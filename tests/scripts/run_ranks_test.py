@@ -8,6 +8,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "run_ranks.sh"
 
@@ -29,12 +30,32 @@ class RunRanks(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(sorted(done.stdout.splitlines()), [f"[{r}] {r} {r} of 3" for r in range(3)])
 
+    def test_ranks_share_the_processors(self):
+        without = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+        processors = int(subprocess.run(["nproc"], env=without, capture_output=True, check=True).stdout)
+        show = ("2", "bash", "-c", 'echo "$OMP_NUM_THREADS"')
+        with mock.patch.dict(os.environ, without, clear=True):
+            self.assertEqual(run(*show).stdout.split()[1], str(max(1, processors // 2)))
+            self.assertEqual(run(*show, OMP_NUM_THREADS="3").stdout.split()[1], "3")
+
     def test_a_failure_is_named_and_ends_the_others(self):
         done = run("2", "bash", "-c", '[[ $RANK == 0 ]] && sleep 50 || exit 7', GRACE_S="1")
         self.assertEqual(done.returncode, 1)
         self.assertIn("rank 1 ended with status 7", done.stderr)
         self.assertIn("1 rank(s) did not end in time", done.stderr)
         self.assertLess(done.seconds, 20)
+
+    def test_a_failure_is_told_to_the_others(self):
+        waits = 'until [[ -s "$MOESAIC_RENDEZVOUS/failed" ]]; do sleep 0.02; done; cat "$MOESAIC_RENDEZVOUS/failed"'
+        done = run("3", "bash", "-c", f"[[ $RANK == 1 ]] && exit 7; {waits}")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(sorted(done.stdout.splitlines()),
+                         [f"[{rank}] rank 1 ended with status 7" for rank in (0, 2)])
+        self.assertLess(done.seconds, 10)
+        done = run("2", "bash", "-c", f'[[ $RANK == 1 ]] && echo its words >"$MOESAIC_RENDEZVOUS/failed" && exit 7; {waits}')
+        self.assertEqual(done.stdout, "[0] its words\n")
+        done = run("--one-dies", "2", "bash", "-c", '[[ $RANK == 1 ]] && exit 7; sleep 1; [[ ! -e "$MOESAIC_RENDEZVOUS/failed" ]]')
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_hang_ends(self):
         done = run("2", "sleep", "50", LIMIT_S="1")
