@@ -75,9 +75,9 @@ __device__ __forceinline__ std::int64_t num_warps() {
   return static_cast<std::int64_t>(gridDim.x) * kExchangeWarps;
 }
 
-__device__ __forceinline__ std::byte* gathered_row(const ExchangeParams& p, std::int64_t route) {
-  return p.gathered + (route / p.topk) * p.gathered_token_stride +
-         (route % p.topk) * p.gathered_slot_stride;
+__device__ __forceinline__ std::byte* gathered_row(const ExchangeParams& p, std::int64_t token,
+                                                   std::int32_t slot) {
+  return p.gathered + token * p.gathered_token_stride + slot * p.gathered_slot_stride;
 }
 
 template <Access kAccess>
@@ -137,7 +137,9 @@ __global__ void __launch_bounds__(kExchangeThreads) gather_rows_kernel(ExchangeP
   if (transport::is_broken(p.group)) return;
   for (std::int64_t route = first_warp(); route < p.routes; route += num_warps()) {
     const RowPlace place = row_place(p, route, math::Transfer::get, transport::lane() == 0);
-    auto* to = reinterpret_cast<Vector*>(gathered_row(p, route));
+    const std::int64_t token = route / p.topk;
+    const auto slot = static_cast<std::int32_t>(route - token * p.topk);
+    auto* to = reinterpret_cast<Vector*>(gathered_row(p, token, slot));
     if (place.rank < 0) {
       transport::zero_vectors(to, p.row_vectors);
     } else {
@@ -148,6 +150,34 @@ __global__ void __launch_bounds__(kExchangeThreads) gather_rows_kernel(ExchangeP
 
 /// Slots whose loads are in flight at once, for one vector per lane.
 inline constexpr int kSlotsInFlight = 8;
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+
+/// One slot of a token: where its row is, and how much it counts.
+struct SlotSource {
+  RowPlace place;
+  std::uint64_t row = 0;  ///< Address of a peer's row as seen here; 0 where it is not.
+  float prob = 0;
+};
+
+/// That of slot `slot`, of no row from topk on. Each lane asks for another slot, so that the maps
+/// of a token are read at once and not one after the other.
+template <Access kAccess, bool kGathered>
+__device__ __forceinline__ SlotSource slot_source(const ExchangeParams& p, std::int64_t token,
+                                                  std::int32_t slot, bool records) {
+  SlotSource source;
+  if (slot >= p.topk) return source;
+  const std::int64_t route = token * p.topk + slot;
+  source.place = row_place(p, route, math::Transfer::get, records);
+  if (source.place.rank < 0) return source;
+  if (p.probs != nullptr) source.prob = p.probs[route];
+  if constexpr (!kGathered) {
+    const transport::Peer& peer = p.peers[source.place.rank];
+    if (transport::is_mapped<kAccess>(peer)) {
+      source.row = reinterpret_cast<std::uint64_t>(peer.mapped + source.place.offset_bytes);
+    }
+  }
+  return source;
+}
 
 /// The sum of a token's rows in pieces of 32 vectors. kGathered: the rows lie in `gathered`
 /// already; else they are fetched here, and kept there where it is wanted.
@@ -165,49 +195,47 @@ __global__ void __launch_bounds__(kExchangeThreads) combine_rows_kernel(Exchange
     const std::int64_t at = begin + lane;
     const bool in_row = at < p.row_vectors;
     const std::int64_t count = math::min<std::int64_t>(transport::kWarp, p.row_vectors - begin);
-    const bool records = !kGathered && begin == 0 && lane == 0;
+    const bool records = !kGathered && begin == 0;
     float sums[V::kCount] = {};
     for (std::int32_t first = 0; first < p.topk; first += kSlotsInFlight) {
+      const SlotSource own = slot_source<kAccess, kGathered>(
+          p, token, lane < kSlotsInFlight ? first + lane : p.topk, records);
+      const unsigned moves = __ballot_sync(kAllLanes, own.place.rank >= 0);
       Vector held[kSlotsInFlight];
-      bool moves[kSlotsInFlight];
 #pragma unroll
       for (int i = 0; i < kSlotsInFlight; ++i) {
-        const std::int64_t route = token * p.topk + first + i;
         held[i] = Vector{0, 0, 0, 0};
-        moves[i] = false;
-        if (first + i >= p.topk) continue;
-        const RowPlace place = row_place(p, route, math::Transfer::get, records);
-        moves[i] = place.rank >= 0;
-        if (!moves[i]) continue;
+        if ((moves >> i & 1u) == 0) continue;
         if constexpr (kGathered) {
-          if (in_row) held[i] = reinterpret_cast<const Vector*>(gathered_row(p, route))[at];
+          const auto* row = reinterpret_cast<const Vector*>(gathered_row(p, token, first + i));
+          if (in_row) held[i] = row[at];
+          continue;
+        }
+        const std::uint64_t row = __shfl_sync(kAllLanes, own.row, i);
+        if (kAccess == Access::mapped || row != 0) {
+          if (in_row) held[i] = reinterpret_cast<const Vector*>(row)[at];
         } else {
-          const transport::Peer& peer = p.peers[place.rank];
-          const std::int64_t offset =
-              place.offset_bytes + begin * static_cast<std::int64_t>(sizeof(Vector));
-          if (transport::is_mapped<kAccess>(peer)) {
-            if (in_row) held[i] = reinterpret_cast<const Vector*>(peer.mapped + offset)[lane];
-          } else {
-            transport::get_vectors<kAccess>(stage, peer, offset, count);
-            __syncwarp();
-            held[i] = stage[lane];
-            __syncwarp();  // the next get overwrites it
-          }
+          const std::int32_t rank = __shfl_sync(kAllLanes, own.place.rank, i);
+          const std::int64_t offset_bytes = __shfl_sync(kAllLanes, own.place.offset_bytes, i);
+          transport::get_vectors<kAccess>(
+              stage, p.peers[rank],
+              offset_bytes + begin * static_cast<std::int64_t>(sizeof(Vector)), count);
+          __syncwarp();
+          held[i] = stage[lane];
+          __syncwarp();  // the next get overwrites it
         }
       }
 #pragma unroll
       for (int i = 0; i < kSlotsInFlight; ++i) {
-        if (first + i >= p.topk) continue;
-        const std::int64_t route = token * p.topk + first + i;
         if constexpr (!kGathered) {
-          if (p.gathered != nullptr && in_row) {
-            reinterpret_cast<Vector*>(gathered_row(p, route))[at] = held[i];
+          if (p.gathered != nullptr && in_row && first + i < p.topk) {
+            reinterpret_cast<Vector*>(gathered_row(p, token, first + i))[at] = held[i];
           }
         }
-        if (!moves[i]) continue;
+        if ((moves >> i & 1u) == 0) continue;
+        const float prob = __shfl_sync(kAllLanes, own.prob, i);
         float values[V::kCount];
         V::unpack(held[i], values);
-        const float prob = p.probs == nullptr ? 0.0f : p.probs[route];
 #pragma unroll
         for (int j = 0; j < V::kCount; ++j) {
           sums[j] = p.probs == nullptr ? math::add_plain(sums[j], values[j])

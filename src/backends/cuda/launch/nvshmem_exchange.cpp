@@ -19,7 +19,7 @@
 namespace moesaic::backends::cuda::launch {
 namespace {
 
-/// CTAs of 16 warps per SM when the caller names no number. Not measured yet.
+/// CTAs of 16 warps per SM when the caller names no number: docs/notebook/0008-rows-over-nvlink.md.
 constexpr int kBlocksPerSm = 2;
 
 const std::int32_t* ints(const ConstTensorView& view) {
