@@ -23,10 +23,11 @@ def make_groups(rank, ranks, folder):
     """The group of all ranks, then one of this rank alone."""
     store = torch.distributed.FileStore(folder + "/python_store", ranks)
     torch.cuda.set_device(rank)
+    # A short time-out: a rank that fails is to end the others soon.
     world = ep.ExpertParallelGroup.from_store(torch.distributed.PrefixStore("world", store), rank,
-                                              ranks, heap_bytes=1 << 30)
+                                              ranks, heap_bytes=1 << 30, timeout=20)
     alone = ep.ExpertParallelGroup.from_store(torch.distributed.PrefixStore(f"alone/{rank}", store),
-                                              0, 1)
+                                              0, 1, timeout=20)
     return world, alone
 
 
@@ -112,4 +113,4 @@ class Layers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(failfast=True)
