@@ -2,6 +2,7 @@
 // A rendezvous whose waits end at once when a rank has failed, instead of with the time-out.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
