@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A consumer warpgroup's 64 rows of a stage's left operand. K-major ones are read by wgmma from
 // shared memory. MN-major ones (wgrad) are loaded to registers once: two multiplications of half
-// the columns each would read and transpose them twice, which costs 15 % (NB-0005).
+// the columns each would read and transpose them twice (NB-0010).
 #pragma once
 
 #include <cstdint>
