@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks of one grouped product.
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +19,17 @@ namespace {
 
 using check::Bounded;
 using core::Sum;
+
+/// Rows of the buffer that are looked at in an expert's segment.
+std::vector<std::int64_t> sampled_rows(const math::RowRange& segment, const CheckOptions& options,
+                                       std::int64_t expert) {
+  std::vector<std::int64_t> rows =
+      check::sample(segment.rows(), options.rows_per_expert, check::expert_seed(options, expert));
+  for (std::int64_t& row : rows) {
+    row += segment.begin;
+  }
+  return rows;
+}
 
 struct Sampled {
   const GroupedGemmProblem& problem;
@@ -31,31 +46,101 @@ struct Sampled {
   }
 };
 
-/// One row of forward or dgrad.
+/// Rows whose sums are made together where weights lie along the contracted index. A weight is then
+/// loaded once for all of them, and the processor works on independent sums while each of them
+/// waits for its last addition. Every sum is added up in the order of that index all the same.
+constexpr std::int64_t kRowBlock = 4;
+
+/// Sums of kRowBlock rows of d, those of one column side by side; past the block's rows they mean
+/// nothing.
+struct BlockSums {
+  explicit BlockSums(std::int64_t width)
+      : value(static_cast<std::size_t>(width * kRowBlock)), magnitude(value.size()) {}
+  std::vector<double> value, magnitude;
+};
+
+/// Where the values of a column or of a contracted index begin.
+constexpr std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index * kRowBlock); }
+
+/// Rows `rows` of a, at most kRowBlock, those of one contracted index side by side; zero past the
+/// last.
 template <class T>
-void check_row(const Sampled& in, std::int64_t expert, std::int64_t row, CheckResult& result) {
-  const ConstTensorView& a = in.args.a.qdata;
+std::vector<double> gather_left(const ConstTensorView& a, std::span<const std::int64_t> rows) {
+  std::vector<double> left(at(a.shape[1]));
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const T* line = static_cast<const T*>(a.data) + rows[r] * a.stride[0];
+    for (std::int64_t i = 0; i < a.shape[1]; ++i) left[at(i) + r] = core::load(line[i]);
+  }
+  return left;
+}
+
+void add_terms(const double* left, double weight, double* value, double* magnitude) {
+  for (std::int64_t r = 0; r < kRowBlock; ++r) {
+    const double term = left[r] * weight;
+    value[r] += term;
+    magnitude[r] += std::abs(term);
+  }
+}
+
+/// One line of weights per column of d.
+template <class T>
+void sum_along_lines(const std::vector<double>& left, const ConstTensorView& b, const T* weights,
+                     BlockSums& sums) {
+  for (std::int64_t column = 0; column < b.shape[1]; ++column) {
+    const T* line = weights + column * b.stride[1];
+    const double* factors = left.data();
+    std::array<double, kRowBlock> value{}, magnitude{};  // in registers
+    for (std::int64_t i = 0; i < b.shape[2]; ++i, factors += kRowBlock) {
+      add_terms(factors, core::load(line[i]), value.data(), magnitude.data());
+    }
+    std::copy(value.begin(), value.end(), &sums.value[at(column)]);
+    std::copy(magnitude.begin(), magnitude.end(), &sums.magnitude[at(column)]);
+  }
+}
+
+/// One line of weights per contracted index: row by row, side by side over the columns.
+template <class T>
+void sum_across_lines(const std::vector<double>& left, std::size_t rows, const ConstTensorView& b,
+                      const T* weights, BlockSums& sums) {
+  std::vector<Sum> row(static_cast<std::size_t>(b.shape[2]));
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::fill(row.begin(), row.end(), Sum{});
+    for (std::int64_t i = 0; i < b.shape[1]; ++i) {
+      const double factor = left[at(i) + r];
+      const T* line = weights + i * b.stride[1];
+      for (std::size_t column = 0; column < row.size(); ++column) {
+        row[column].add(factor * core::load(line[column]));
+      }
+    }
+    for (std::size_t column = 0; column < row.size(); ++column) {
+      sums.value[column * kRowBlock + r] = row[column].value;
+      sums.magnitude[column * kRowBlock + r] = row[column].magnitude;
+    }
+  }
+}
+
+/// Rows `rows` of forward or dgrad, at most kRowBlock of them.
+template <class T>
+void check_rows(const Sampled& in, std::int64_t expert, std::span<const std::int64_t> rows,
+                CheckResult& result) {
   const ConstTensorView& b = in.args.b.qdata;
   const bool dot_form =
       (in.problem.pass == Pass::forward) == (in.problem.weights == WeightStorage::enk);
-  const T* left = static_cast<const T*>(a.data) + row * a.stride[0];
   const T* weights = static_cast<const T*>(b.data) + expert * b.stride[0];
   const std::int64_t width = in.args.d.shape[1];
-  std::vector<Sum> sums(static_cast<std::size_t>(width));
-  for (std::int64_t outer = 0; outer < b.shape[1]; ++outer) {
-    const T* line = weights + outer * b.stride[1];
-    for (std::int64_t inner = 0; inner < b.shape[2]; ++inner) {
-      const std::int64_t contracted = dot_form ? inner : outer;
-      const std::int64_t column = dot_form ? outer : inner;
-      sums[static_cast<std::size_t>(column)].add(core::load(left[contracted]) *
-                                                 core::load(line[inner]));
-    }
-  }
+  const std::vector<double> left = gather_left<T>(in.args.a.qdata, rows);
+  BlockSums sums(width);
+  dot_form ? sum_along_lines(left, b, weights, sums)
+           : sum_across_lines(left, rows.size(), b, weights, sums);
   const char* name = in.problem.pass == Pass::forward ? "y" : "dx";
-  for (std::int64_t column = 0; column < width; ++column) {
-    const Bounded want = check::rounded(sums[static_cast<std::size_t>(column)], in.problem.d_dtype);
-    check::compare(check::load_element(in.args.d, row * in.args.d.stride[0] + column), want,
-                   {name, expert, row, column}, result);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (std::int64_t column = 0; column < width; ++column) {
+      const std::size_t place = at(column) + r;
+      const Bounded want =
+          check::rounded({sums.value[place], sums.magnitude[place]}, in.problem.d_dtype);
+      check::compare(check::load_element(in.args.d, rows[r] * in.args.d.stride[0] + column), want,
+                     {name, expert, rows[r], column}, result);
+    }
   }
 }
 
@@ -97,9 +182,10 @@ template <class T>
 void check_expert(const Sampled& in, std::int64_t expert, CheckResult& result) {
   const math::RowRange segment = in.segment(expert);
   if (in.problem.pass != Pass::wgrad) {
-    for (const std::int64_t row :
-         check::sample(segment.rows(), in.options.rows_per_expert, in.seed(expert))) {
-      check_row<T>(in, expert, segment.begin + row, result);
+    const std::vector<std::int64_t> rows = sampled_rows(segment, in.options, expert);
+    for (std::size_t i = 0; i < rows.size(); i += kRowBlock) {
+      const std::size_t count = std::min<std::size_t>(kRowBlock, rows.size() - i);
+      check_rows<T>(in, expert, std::span(rows).subspan(i, count), result);
     }
     return;
   }
