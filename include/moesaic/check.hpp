@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "moesaic/expert_mlp.hpp"
 #include "moesaic/grouped_gemm.hpp"
@@ -45,6 +47,13 @@ struct CheckResult {
 /// @throws Error{invalid_argument} for device tensors or shapes that do not fit the problem.
 CheckResult check_grouped_gemm(const GroupedGemmProblem& problem, const GroupedGemmArgs& args,
                                const CheckOptions& options = {}, ConstTensorView d_before = {});
+
+/// The rows of d that check_grouped_gemm looks at for these offsets on the host, expert by expert
+/// and ascending in each: all of a result that has to be on the host for it. forward and dgrad.
+/// @throws Error{invalid_argument} for wgrad and for offsets that are not one per expert.
+std::vector<std::int64_t> checked_rows(const GroupedGemmProblem& problem,
+                                       std::span<const std::int32_t> offs,
+                                       const CheckOptions& options = {});
 
 /// Checks y of the MLP's forward: the bound follows one rounding of U, H and Y through the layer,
 /// and the weights of the rows where there are some.

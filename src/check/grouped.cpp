@@ -204,6 +204,26 @@ void check_expert(const Sampled& in, std::int64_t expert, CheckResult& result) {
 
 }  // namespace
 
+std::vector<std::int64_t> checked_rows(const GroupedGemmProblem& problem,
+                                       std::span<const std::int32_t> offs,
+                                       const CheckOptions& options) {
+  core::check_problem(problem);
+  if (problem.pass == Pass::wgrad) {
+    core::refuse("pass", "forward or dgrad, whose d has rows of experts", name(problem.pass));
+  }
+  if (std::ssize(offs) != problem.num_experts) {
+    core::refuse("offs", "one end per expert, " + std::to_string(problem.num_experts),
+                 std::to_string(offs.size()));
+  }
+  std::vector<std::int64_t> all;
+  for (std::int32_t expert = 0; expert < problem.num_experts; ++expert) {
+    const std::vector<std::int64_t> rows =
+        sampled_rows(math::expert_rows(offs.data(), expert, problem.max_rows), options, expert);
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  return all;
+}
+
 CheckResult check_grouped_gemm(const GroupedGemmProblem& problem, const GroupedGemmArgs& args,
                                const CheckOptions& options, ConstTensorView d_before) {
   core::check_problem(problem);

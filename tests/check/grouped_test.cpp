@@ -2,10 +2,12 @@
 // The checker of grouped products must find every kind of fault, and no fault where there is none.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -174,6 +176,26 @@ TEST_P(CheckedRows, TheSampleHasFirstAndLastRows) {
   EXPECT_EQ(check(run, {0, 0, 5}).elements, 0);
 }
 
+/// Only those rows of d have to be on the host.
+TEST_P(CheckedRows, NoRowIsLookedAtButThoseThatWereNamed) {
+  const CheckOptions some{3, 64, 5};
+  GroupedRun run = right_result();
+  const std::vector<std::int64_t> named = checked_rows(run.problem, run.offs, some);
+  EXPECT_EQ(named.size(), 3U + 3U + 1U);
+  const auto is_named = [&](std::int64_t row) {
+    return std::find(named.begin(), named.end(), row) != named.end();
+  };
+  for (const std::int64_t row : {0, 8, 9, 38, 39}) EXPECT_TRUE(is_named(row)) << row;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (std::int64_t row = 0; row < run.d.rows(); ++row) {
+    if (!is_named(row)) run.d.fill_rows(0, row, row + 1, nan);
+  }
+  EXPECT_EQ(check(run, some).mismatches, 0);
+  for (const std::int64_t row : named) run.d.fill_rows(0, row, row + 1, nan);
+  EXPECT_EQ(check(run, some).mismatches, std::ssize(named) * run.d.columns());
+  EXPECT_EQ(std::ssize(checked_rows(run.problem, run.offs, kAll)), 40);
+}
+
 TEST_P(CheckedWeights, TheSampleOfWeightGradientsHasEveryExpert) {
   for (std::int64_t expert = 0; expert < 4; ++expert) {
     GroupedRun run = right_result();
@@ -258,6 +280,18 @@ TEST(CheckGroupedGemm, Refusals) {
   refuse({"d", "cuda:0"}, [&](auto& args) { args.d.device = gpu; });
   refuse({"b"}, [&](auto& args) { args.b.qdata.shape[1] = 8; });
   refuse({"offs"}, [&](auto& args) { args.offs.shape[0] = 3; });
+}
+
+TEST(CheckedRowsOf, RefusalsAndWrongOffsets) {
+  GroupedGemmProblem problem =
+      make_problem(Pass::forward, WeightStorage::enk, kBf16, 4, 40, 16, 24);
+  const std::vector<std::int32_t> wrong = {2, 1, 99, 40};
+  EXPECT_EQ(checked_rows(problem, wrong, kAll), (std::vector<std::int64_t>{0, 1}));
+  expect_error(ErrorCode::invalid_argument, {"offs", "4", "got 3"},
+               [&] { checked_rows(problem, std::span(wrong).first(3)); });
+  problem.pass = Pass::wgrad;
+  expect_error(ErrorCode::invalid_argument, {"pass", "wgrad"},
+               [&] { checked_rows(problem, wrong); });
 }
 
 }  // namespace
