@@ -5,6 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <mutex>
+
 namespace moesaic::backends::cuda::launch {
 namespace {
 
@@ -35,6 +37,12 @@ DeviceInfo describe(int index) {
 }  // namespace
 
 std::vector<DeviceInfo> query_devices(std::string& why_none) {
+  // A description has a hundred figures that the runtime collects anew each time, and every buffer
+  // asks for one. Devices stay the same as long as a process lives; that there is none may change.
+  static std::mutex mutex;
+  static std::vector<DeviceInfo> known;
+  const std::lock_guard lock(mutex);
+  if (!known.empty()) return known;
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
@@ -42,12 +50,11 @@ std::vector<DeviceInfo> query_devices(std::string& why_none) {
                                     : "no CUDA device: the driver reports none";
     return {};
   }
-  std::vector<DeviceInfo> devices;
-  devices.reserve(static_cast<std::size_t>(count));
+  known.reserve(static_cast<std::size_t>(count));
   for (int index = 0; index < count; ++index) {
-    devices.push_back(describe(index));
+    known.push_back(describe(index));
   }
-  return devices;
+  return known;
 }
 
 }  // namespace moesaic::backends::cuda::launch

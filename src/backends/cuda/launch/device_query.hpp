@@ -9,7 +9,8 @@
 
 namespace moesaic::backends::cuda::launch {
 
-/// Devices in CUDA's order. With none, `why_none` holds the runtime's own words.
+/// Devices in CUDA's order, asked for once in a process. With none, `why_none` holds the runtime's
+/// own words.
 std::vector<DeviceInfo> query_devices(std::string& why_none);
 
 }  // namespace moesaic::backends::cuda::launch
