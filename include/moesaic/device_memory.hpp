@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "moesaic/device.hpp"
@@ -36,6 +37,18 @@ class DeviceStream {
 /// @throws Error{device_failure} with what the device reports, also of earlier work.
 void synchronize(Stream stream);
 
+/// A part of a buffer.
+struct ByteRange {
+  std::size_t offset_bytes = 0, size_bytes = 0;
+};
+
+/// How many words of a range have one value.
+struct WordCount {
+  std::int64_t count = 0;
+  std::int64_t first = -1;  ///< Index of the first in the range, in words; -1 when there is none.
+  bool operator==(const WordCount&) const = default;
+};
+
 /// Bytes of one device, 256-byte aligned, freed with this object. Moves, does not copy. The content
 /// is undefined until written. Copies and fills wait for earlier work of their stream and are
 /// complete when they return; the caller sees to it that no other stream uses the bytes meanwhile.
@@ -63,8 +76,21 @@ class DeviceBuffer {
   void copy_from_host(std::span<const std::byte> source, std::size_t offset_bytes, Stream stream);
   /// Bytes of the buffer from `offset_bytes` on to the host. @throws Error like copy_from_host.
   void copy_to_host(std::span<std::byte> target, std::size_t offset_bytes, Stream stream) const;
+  /// Bytes `range` of `source`, a buffer of the same device, to `offset_bytes` on; never through
+  /// the host. `source` may be this buffer where the two ranges do not overlap.
+  /// @throws Error like copy_from_host, also for a source of another device.
+  void copy_from(const DeviceBuffer& source, ByteRange range, std::size_t offset_bytes,
+                 Stream stream);
   /// Every byte becomes `value`. @throws Error like copy_from_host.
   void fill(std::byte value, Stream stream);
+  /// Every word of four bytes becomes `word`. @throws Error like copy_from_host, also for a buffer
+  /// whose size is not a multiple of four.
+  void fill_words(std::uint32_t word, Stream stream);
+  /// Counts the words of two or four bytes in `range` that equal `word`, where they lie.
+  /// @throws Error like copy_from_host, also for a range that does not begin at a multiple of 16
+  /// bytes or is not whole words.
+  [[nodiscard]] WordCount count_words(std::uint16_t word, ByteRange range, Stream stream) const;
+  [[nodiscard]] WordCount count_words(std::uint32_t word, ByteRange range, Stream stream) const;
 
  private:
   std::byte* data_ = nullptr;

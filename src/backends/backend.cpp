@@ -84,6 +84,40 @@ void Backend::fill(void* target, std::byte value, std::size_t size_bytes,
   std::memset(target, std::to_integer<int>(value), size_bytes);
 }
 
+void Backend::copy_within(void* target, const void* source, std::size_t size_bytes,
+                          const Stream& /*stream*/) const {
+  std::memcpy(target, source, size_bytes);
+}
+
+void Backend::fill_words(void* target, std::uint32_t word, std::size_t size_bytes,
+                         const Stream& /*stream*/) const {
+  std::fill_n(static_cast<std::uint32_t*>(target), size_bytes / sizeof(word), word);
+}
+
+namespace {
+
+template <class T>
+WordCount count_equal(const T* words, std::size_t size_bytes, T word) {
+  const auto size = static_cast<std::int64_t>(size_bytes / sizeof(T));
+  WordCount found;
+  for (std::int64_t i = 0; i < size; ++i) {
+    if (words[i] != word) continue;
+    if (found.count++ == 0) found.first = i;
+  }
+  return found;
+}
+
+}  // namespace
+
+WordCount Backend::count_words(const void* data, std::size_t size_bytes, const Word& word,
+                               const Stream& /*stream*/) const {
+  if (word.size_bytes == sizeof(std::uint16_t)) {
+    return count_equal(static_cast<const std::uint16_t*>(data), size_bytes,
+                       static_cast<std::uint16_t>(word.value));
+  }
+  return count_equal(static_cast<const std::uint32_t*>(data), size_bytes, word.value);
+}
+
 void* Backend::make_stream(Device /*device*/) const { return nullptr; }
 
 void Backend::destroy_stream(void* /*native*/, Device /*device*/) const noexcept {}

@@ -3,6 +3,8 @@
 // work here. Backends are siblings: none includes another.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -14,6 +16,7 @@
 #include "core/workspace_header.hpp"
 #include "moesaic/batched_gemm.hpp"
 #include "moesaic/build_info.hpp"
+#include "moesaic/device_memory.hpp"
 #include "moesaic/device_telemetry.hpp"
 #include "moesaic/device_timer.hpp"
 #include "moesaic/expert_mlp.hpp"
@@ -107,6 +110,12 @@ class FusedExpert {
                              const Stream& stream) const = 0;
 };
 
+/// A value of two or four bytes.
+struct Word {
+  std::uint32_t value = 0;
+  std::size_t size_bytes = 4;
+};
+
 /// Where a device's clocks can be read.
 class TelemetrySource {
  public:
@@ -148,13 +157,24 @@ class Backend {
   /// 256-byte aligned. @throws Error{device_failure} naming size and device.
   [[nodiscard]] virtual void* allocate(std::size_t size_bytes, Device device) const;
   virtual void release(void* data, Device device) const noexcept;
-  /// Between host and device memory; complete on return.
+  // Copies, fills and counts are complete on return.
+
+  /// Between host and device memory.
   virtual void copy_from_host(void* target, const void* source, std::size_t size_bytes,
                               const Stream& stream) const;
   virtual void copy_to_host(void* target, const void* source, std::size_t size_bytes,
                             const Stream& stream) const;
+  /// Between places of the stream's device that do not overlap.
+  virtual void copy_within(void* target, const void* source, std::size_t size_bytes,
+                           const Stream& stream) const;
   virtual void fill(void* target, std::byte value, std::size_t size_bytes,
                     const Stream& stream) const;
+  /// Every four bytes become `word`; `size_bytes` is a multiple of four.
+  virtual void fill_words(void* target, std::uint32_t word, std::size_t size_bytes,
+                          const Stream& stream) const;
+  /// Words of `data`, which is 16-byte aligned, that equal `word`; `size_bytes` is whole words.
+  [[nodiscard]] virtual WordCount count_words(const void* data, std::size_t size_bytes,
+                                              const Word& word, const Stream& stream) const;
   /// A native stream; null on the host.
   [[nodiscard]] virtual void* make_stream(Device device) const;
   virtual void destroy_stream(void* native, Device device) const noexcept;

@@ -17,6 +17,7 @@
 #include "backends/cuda/launch/sm90_expert.hpp"
 #include "backends/cuda/launch/sm90_gemm.hpp"
 #include "backends/cuda/launch/timer.hpp"
+#include "backends/cuda/launch/words.hpp"
 #if MOESAIC_HAVE_NVSHMEM
 #include "backends/cuda/launch/nvshmem_exchange.hpp"
 #include "backends/cuda/transport/nvshmem_version.hpp"
@@ -155,9 +156,21 @@ class CudaBackend final : public Backend {
                     const Stream& stream) const override {
     launch::copy_to_host(target, source, size_bytes, stream);
   }
+  void copy_within(void* target, const void* source, std::size_t size_bytes,
+                   const Stream& stream) const override {
+    launch::copy_within(target, source, size_bytes, stream);
+  }
   void fill(void* target, std::byte value, std::size_t size_bytes,
             const Stream& stream) const override {
     launch::fill(target, value, size_bytes, stream);
+  }
+  void fill_words(void* target, std::uint32_t word, std::size_t size_bytes,
+                  const Stream& stream) const override {
+    launch::fill_words(target, word, size_bytes, stream);
+  }
+  [[nodiscard]] WordCount count_words(const void* data, std::size_t size_bytes, const Word& word,
+                                      const Stream& stream) const override {
+    return launch::count_words(data, size_bytes, word, stream);
   }
   [[nodiscard]] void* make_stream(Device device) const override {
     return launch::make_stream(device);

@@ -51,6 +51,10 @@ void copy_to_host(void* target, const void* source, std::size_t size_bytes, cons
   copy(target, source, size_bytes, cudaMemcpyDeviceToHost, stream);
 }
 
+void copy_within(void* target, const void* source, std::size_t size_bytes, const Stream& stream) {
+  copy(target, source, size_bytes, cudaMemcpyDeviceToDevice, stream);
+}
+
 void fill(void* target, std::byte value, std::size_t size_bytes, const Stream& stream) {
   const DeviceScope scope(stream.device().index);
   const auto native = static_cast<cudaStream_t>(stream.native());

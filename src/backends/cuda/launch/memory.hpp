@@ -15,6 +15,7 @@ void release(void* data, Device device) noexcept;
 /// Complete on return: pageable host memory has no other way.
 void copy_from_host(void* target, const void* source, std::size_t size_bytes, const Stream& stream);
 void copy_to_host(void* target, const void* source, std::size_t size_bytes, const Stream& stream);
+void copy_within(void* target, const void* source, std::size_t size_bytes, const Stream& stream);
 void fill(void* target, std::byte value, std::size_t size_bytes, const Stream& stream);
 
 /// Non-blocking: it neither waits for the legacy default stream nor is waited for by it.
