@@ -147,7 +147,7 @@ std::unique_ptr<CheckedArms> check_arms(const routing::Record& record, const Run
   require_memory(memory_need(problem, checked->planned, device));
   checked->tensors = make_operands(problem, record, seed);
   const Site& site = checked->site;
-  checked->tensors.stage(site);
+  checked->tensors.stage_inputs(site);
   for (const PlannedGemm& plan : checked->planned) {
     progress(plan.strategy, 0);
     Arm arm{&plan.gemm, SiteWorkspace(plan.gemm.workspace_bytes(), site.stream()),

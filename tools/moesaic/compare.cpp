@@ -101,40 +101,50 @@ CheckResult compare_exactly(const std::string& name, const HostTensor& got, cons
   return result;
 }
 
-CheckResult find_unwritten(const std::string& name, const HostTensor& got,
-                           std::span<const std::int32_t> offs) {
-  const std::int64_t rows = got.view().rank == 3 ? got.rows()
-                            : offs.empty()       ? 0
-                                                 : std::int64_t{offs.back()};
-  const std::int64_t element = size_bytes(got.dtype());
-  // A strategy that forgets a row forgets all of it or a block of columns; looking at every element
-  // costs less than one pass over the result in the product itself.
-  std::atomic<std::int64_t> first_row{rows}, count{0};
-  parallel_pieces(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      std::int64_t here = 0;
-      const std::byte* data = got.row_data(row);
-      for (std::int64_t column = 0; column < got.width(); ++column) {
-        here += is_poison(data + column * element, got.dtype()) ? 1 : 0;
-      }
-      if (here == 0) continue;
-      count += here;
-      std::int64_t known = first_row;
-      while (row < known && !first_row.compare_exchange_weak(known, row)) {
-      }
-    }
-  });
-  CheckResult result;
-  if (count == 0) return result;
-  std::int64_t column = 0;
-  while (!is_poison(got.row_data(first_row) + column * element, got.dtype())) ++column;
-  Mismatch at = place(name, got, first_row, column, offs);
+std::int64_t rows_to_write(const HostTensor& result, std::span<const std::int32_t> offs) {
+  if (result.view().rank == 3) return result.rows();
+  return offs.empty() ? 0 : offs.back();
+}
+
+CheckResult unwritten(const std::string& name, const HostTensor& result,
+                      std::span<const std::int32_t> offs, WordCount poison) {
+  CheckResult check;
+  if (poison.count == 0) return check;
+  Mismatch at =
+      place(name, result, poison.first / result.width(), poison.first % result.width(), offs);
   at.got = std::numeric_limits<double>::quiet_NaN();
   at.want = 0;
   at.tensor += " (not written)";
-  count_mismatch(result, std::move(at));
-  result.mismatches = count;
-  return result;
+  count_mismatch(check, std::move(at));
+  check.mismatches = poison.count;
+  return check;
+}
+
+CheckResult find_unwritten(const std::string& name, const HostTensor& got,
+                           std::span<const std::int32_t> offs) {
+  const std::int64_t rows = rows_to_write(got, offs), width = got.width();
+  const std::int64_t element = size_bytes(got.dtype());
+  // A strategy that forgets a row forgets all of it or a block of columns; looking at every element
+  // costs less than one pass over the result in the product itself.
+  std::atomic<std::int64_t> first{rows * width}, count{0};
+  parallel_pieces(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      std::int64_t here = 0, first_here = 0;
+      const std::byte* data = got.row_data(row);
+      for (std::int64_t column = width; column-- > 0;) {
+        if (!is_poison(data + column * element, got.dtype())) continue;
+        ++here;
+        first_here = column;
+      }
+      if (here == 0) continue;
+      count += here;
+      const std::int64_t place_here = row * width + first_here;
+      std::int64_t known = first;
+      while (place_here < known && !first.compare_exchange_weak(known, place_here)) {
+      }
+    }
+  });
+  return unwritten(name, got, offs, {count, first});
 }
 
 }  // namespace moesaic::cli

@@ -23,8 +23,16 @@ std::int64_t expert_of_row(std::span<const std::int32_t> offs, std::int64_t max_
 CheckResult compare_exactly(const std::string& name, const HostTensor& got, const HostTensor& want,
                             std::span<const std::int32_t> offs);
 
-/// Rows of valid segments that still hold poison: nobody wrote them. Counts them as mismatches and
-/// no elements. A tensor of rank 3 must be written throughout.
+/// How many rows of a result must have been written: those before the last end, and all of a tensor
+/// of rank 3.
+std::int64_t rows_to_write(const HostTensor& result, std::span<const std::int32_t> offs);
+
+/// What poisoned elements in these rows mean, counted row by row without gaps: nobody wrote them.
+/// They are mismatches and no elements.
+CheckResult unwritten(const std::string& name, const HostTensor& result,
+                      std::span<const std::int32_t> offs, WordCount poison);
+
+/// The same of a result that lies on the host.
 CheckResult find_unwritten(const std::string& name, const HostTensor& got,
                            std::span<const std::int32_t> offs);
 

@@ -33,8 +33,8 @@ MemoryNeed memory_need(const GroupedGemmProblem& problem, std::span<const Planne
 GemmTensors make_operands(const GroupedGemmProblem& problem, const routing::Record& record,
                           std::uint64_t seed);
 
-/// Poisons d, executes once, brings d back and compares sampled rows of every expert. a, b and offs
-/// have been staged.
+/// Poisons d where it is computed, executes once, looks there for what was not written, brings back
+/// sampled rows of every expert and compares them. The inputs have been staged.
 CheckResult execute_and_check(const GroupedGemm& gemm, GemmTensors& tensors,
                               const SiteWorkspace& workspace, const Site& site, std::uint64_t seed);
 

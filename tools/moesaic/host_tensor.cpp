@@ -13,7 +13,6 @@ namespace moesaic::cli {
 namespace {
 
 constexpr std::int64_t kAlignment = 256;
-constexpr std::uint16_t kPoison = 0xFFC3;  // a NaN as BF16, and twice in a row as f32
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -52,6 +51,11 @@ std::int64_t HostTensor::width() const noexcept {
 
 std::byte* HostTensor::row_data(std::int64_t row) const noexcept {
   return memory_.get() + origin_bytes_ + row * row_stride_ * moesaic::size_bytes(view_.dtype);
+}
+
+ByteRange HostTensor::row_range(std::int64_t begin, std::int64_t end) const noexcept {
+  return {static_cast<std::size_t>(row_data(begin) - memory_.get()),
+          static_cast<std::size_t>(row_data(end) - row_data(begin))};
 }
 
 float HostTensor::get(std::int64_t row, std::int64_t column) const noexcept {

@@ -10,9 +10,13 @@
 #include <span>
 #include <vector>
 
+#include "moesaic/device_memory.hpp"
 #include "moesaic/tensor.hpp"
 
 namespace moesaic::cli {
+
+/// What nobody has written, again and again: a NaN as BF16, and twice in a row as f32.
+inline constexpr std::uint16_t kPoison = 0xFFC3;
 
 /// How a tensor lies in its allocation.
 struct TensorLayout {
@@ -37,11 +41,13 @@ class HostTensor {
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {memory_.get(), size_bytes_}; }
   /// Row `row` of rows(), counted through all leading extents.
   [[nodiscard]] std::byte* row_data(std::int64_t row) const noexcept;
+  /// Where rows [begin, end) lie in bytes(), the gaps behind them included.
+  [[nodiscard]] ByteRange row_range(std::int64_t begin, std::int64_t end) const noexcept;
 
   [[nodiscard]] float get(std::int64_t row, std::int64_t column) const noexcept;
   void set(std::int64_t row, std::int64_t column, float value) noexcept;
 
-  /// A NaN of our own (16-bit pattern 0xFFC3) into every byte, guards and gaps included.
+  /// kPoison into every byte, guards and gaps included.
   void poison();
   /// A copy with the same layout and content.
   [[nodiscard]] HostTensor clone() const;

@@ -40,7 +40,7 @@ void run_gemm(const routing::Record& record, const RunFlags& flags, const Device
   require_memory(memory_need(problem, planned, device));
   GemmTensors tensors = make_operands(problem, record, seed);
   const Site site(device.device);
-  tensors.stage(site);
+  tensors.stage_inputs(site);
   const std::int64_t flops_per_row = 2 * problem.n * problem.k;
   const std::size_t before = results.cases.size();
   for (const PlannedGemm& plan : planned) {

@@ -5,9 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "host_tensor.hpp"
+#include "moesaic/check.hpp"
 #include "moesaic/device_memory.hpp"
 #include "moesaic/grouped_gemm.hpp"
 
@@ -37,17 +40,43 @@ class Site {
   DeviceStream stream_;
 };
 
-/// A tensor's memory at a site. Empty tensors have empty mirrors.
+/// A tensor's memory at a site. Empty tensors have empty mirrors. `host` is always the tensor that
+/// room was made for; on the CPU what is done to a mirror is done to it.
 class Mirror {
  public:
-  /// The view of `host` there, after copying its whole allocation.
+  /// The view of `host` there. Its content is undefined until something is copied or filled in.
+  TensorView reserve(const HostTensor& host, const Site& site);
+  /// The same after copying its whole allocation.
   TensorView upload(const HostTensor& host, const Site& site);
-  /// The whole allocation back. `host` is the tensor that was uploaded.
+  /// The whole allocation back.
   void download(HostTensor& host, const Site& site) const;
+  /// A part of the allocation, to the site and back.
+  void upload(const HostTensor& host, ByteRange range, const Site& site);
+  void download(HostTensor& host, ByteRange range, const Site& site) const;
+  /// The part of another allocation, or another part of this one, to `offset_bytes` on. Not for the
+  /// CPU, where host tensors are copied.
+  void copy_from(const Mirror& source, ByteRange range, std::size_t offset_bytes, const Site& site);
+  /// Zero or kPoison into every byte.
+  void clear(HostTensor& host, const Site& site);
+  void poison(HostTensor& host, const Site& site);
+  /// Elements of the first `rows` rows that nobody has written since, counted where they lie. Not
+  /// for the CPU. @throws Error{invalid_argument} when rows have gaps.
+  [[nodiscard]] WordCount count_poison(const HostTensor& host, std::int64_t rows,
+                                       const Site& site) const;
 
  private:
   DeviceBuffer buffer_;
 };
+
+/// Elements of a result that nobody has written since Mirror::poison(), as compare.hpp has it. The
+/// result stays where it is.
+CheckResult find_unwritten(const std::string& name, const HostTensor& result, const Mirror& there,
+                           std::span<const std::int32_t> offs, const Site& site);
+
+/// Those rows of a result to the host, `width` elements each, counted from the first element on in
+/// a tensor without gaps.
+void download_rows(HostTensor& host, const Mirror& there, std::int64_t width,
+                   std::span<const std::int64_t> rows, const Site& site);
 
 /// The same for offsets, which never come back.
 class OffsetsMirror {
@@ -67,12 +96,16 @@ struct GemmTensors {
   [[nodiscard]] GroupedGemmArgs args() const;
   /// All of it copied to the site; the args to execute with there.
   GroupedGemmArgs stage(const Site& site);
-  /// The same when d alone has changed since stage().
-  GroupedGemmArgs stage_output(const Site& site);
-  /// What stage() and stage_output() returned last.
+  /// The same with room alone for d.
+  GroupedGemmArgs stage_inputs(const Site& site);
+  /// What they returned last.
   [[nodiscard]] const GroupedGemmArgs& staged() const { return staged_; }
-  /// d back from the site, once all work there is done.
+  /// kPoison into all of d there, then what of it nobody has written.
+  void poison_output(const Site& site) { d_there_.poison(d, site); }
+  [[nodiscard]] CheckResult find_unwritten_output(const std::string& name, const Site& site) const;
+  /// d back from the site, or these rows of it alone, once all work there is done.
   void fetch(const Site& site);
+  void fetch_rows(std::span<const std::int64_t> rows, const Site& site);
 
  private:
   Mirror a_there_, b_there_, d_there_;
