@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host tensors mirrored on the CPU always, and on CUDA devices where there are any.
+// Host tensors mirrored: on the CPU as on a device, and on CUDA devices where there are any.
 #include "tools/moesaic/staging.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "tests/support/expect_error.hpp"
@@ -18,9 +19,13 @@ using testing::expect_error;
 
 constexpr std::int64_t kRows = 9, kWidth = 16;
 
-std::vector<Device> devices() {
-  std::vector<Device> found;
-  for (const DeviceInfo& device : list_devices().devices) found.push_back(device.device);
+/// The CPU on host tensors, the CPU on mirrors of them, and every device.
+std::vector<std::unique_ptr<Site>> sites() {
+  std::vector<std::unique_ptr<Site>> found;
+  for (const DeviceInfo& device : list_devices().devices) {
+    found.push_back(std::make_unique<Site>(device.device));
+  }
+  found.push_back(std::make_unique<Site>(Device{}, CpuMemory::apart));
   return found;
 }
 
@@ -55,9 +60,9 @@ void write_rows(HostTensor& d, Mirror& there, const HostTensor& source, std::int
 
 TEST(Mirror, FindsWhatNobodyHasWritten) {
   const std::vector<std::int32_t> offs = {3, 3, 7};
-  for (const Device device : devices()) {
+  for (const auto& here : sites()) {
+    const Site& site = *here;
     for (const DType dtype : {DType::bf16, DType::f32}) {
-      const Site site(device);
       const HostTensor right = filled(dtype);
       HostTensor d(dtype, {kRows, kWidth});
       Mirror there;
@@ -87,8 +92,8 @@ TEST(Mirror, FindsWhatNobodyHasWritten) {
 
 /// A half of an f32 that looks like poison is none.
 TEST(Mirror, TakesNoPartOfAnElementForPoison) {
-  for (const Device device : devices()) {
-    const Site site(device);
+  for (const auto& here : sites()) {
+    const Site& site = *here;
     HostTensor d(DType::f32, {1, 4});
     Mirror there;
     for (std::int64_t column = 0; column < 4; ++column) d.set(0, column, 1.0F);
@@ -100,8 +105,8 @@ TEST(Mirror, TakesNoPartOfAnElementForPoison) {
 }
 
 TEST(Mirror, BringsBackTheRowsThatAreAskedForAlone) {
-  for (const Device device : devices()) {
-    const Site site(device);
+  for (const auto& here : sites()) {
+    const Site& site = *here;
     if (site.on_host()) continue;  // where the mirror is the tensor itself
     const HostTensor right = filled(DType::bf16);
     Mirror there;
@@ -130,8 +135,8 @@ TEST(Mirror, BringsBackTheRowsThatAreAskedForAlone) {
 }
 
 TEST(Mirror, RefusesToCountInGaps) {
-  for (const Device device : devices()) {
-    const Site site(device);
+  for (const auto& here : sites()) {
+    const Site& site = *here;
     if (site.on_host()) continue;
     HostTensor d = filled(DType::bf16, {.row_gap = 8});
     Mirror there;

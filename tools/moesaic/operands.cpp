@@ -72,9 +72,10 @@ std::vector<T> quantile_table(double scale) {
 }
 
 template <class T, class Draw>
-void fill_rows(HostTensor& tensor, std::uint64_t seed, OperandStream stream, const Draw& draw) {
+void fill_rows(HostTensor& tensor, std::int64_t rows, std::uint64_t seed, OperandStream stream,
+               const Draw& draw) {
   const std::int64_t width = tensor.width();
-  parallel_pieces(tensor.rows(), [&](std::int64_t begin, std::int64_t end) {
+  parallel_pieces(rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       RowRandom random(seed, stream, row);
       T* values = reinterpret_cast<T*>(tensor.row_data(row));
@@ -90,14 +91,15 @@ void fill_rows(HostTensor& tensor, std::uint64_t seed, OperandStream stream, con
 }
 
 template <class T>
-void fill_normal_as(HostTensor& tensor, double scale, std::uint64_t seed, OperandStream stream) {
+void fill_normal_as(HostTensor& tensor, std::int64_t rows, double scale, std::uint64_t seed,
+                    OperandStream stream) {
   const std::vector<T> table = quantile_table<T>(scale);
-  fill_rows<T>(tensor, seed, stream, [&table](std::uint16_t bits) { return table[bits]; });
+  fill_rows<T>(tensor, rows, seed, stream, [&table](std::uint16_t bits) { return table[bits]; });
 }
 
 template <class T>
 void fill_integers_as(HostTensor& tensor, std::uint64_t seed, OperandStream stream) {
-  fill_rows<T>(tensor, seed, stream, [](std::uint16_t bits) {
+  fill_rows<T>(tensor, tensor.rows(), seed, stream, [](std::uint16_t bits) {
     return T(static_cast<float>(static_cast<int>(bits % 3) - 1));
   });
 }
@@ -105,10 +107,15 @@ void fill_integers_as(HostTensor& tensor, std::uint64_t seed, OperandStream stre
 }  // namespace
 
 void fill_normal(HostTensor& tensor, double scale, std::uint64_t seed, OperandStream stream) {
+  fill_normal(tensor, scale, seed, stream, tensor.rows());
+}
+
+void fill_normal(HostTensor& tensor, double scale, std::uint64_t seed, OperandStream stream,
+                 std::int64_t rows) {
   if (tensor.dtype() == DType::bf16) {
-    fill_normal_as<BFloat16>(tensor, scale, seed, stream);
+    fill_normal_as<BFloat16>(tensor, rows, scale, seed, stream);
   } else {
-    fill_normal_as<float>(tensor, scale, seed, stream);
+    fill_normal_as<float>(tensor, rows, scale, seed, stream);
   }
 }
 

@@ -17,8 +17,10 @@ enum class OperandStream : std::uint64_t { x = 1, dy, weights, down_weights, old
 inline constexpr double kActivationScale = 1.0;
 inline constexpr double kWeightScale = 0.02;
 
-/// N(0, scale^2) into every element, in parallel.
+/// N(0, scale^2) into every element, in parallel; or into the first `rows` rows alone.
 void fill_normal(HostTensor& tensor, double scale, std::uint64_t seed, OperandStream stream);
+void fill_normal(HostTensor& tensor, double scale, std::uint64_t seed, OperandStream stream,
+                 std::int64_t rows);
 
 /// -1, 0 or 1: every sum of up to 2^24 products is exact in f32, in any order.
 void fill_integers(HostTensor& tensor, std::uint64_t seed, OperandStream stream);

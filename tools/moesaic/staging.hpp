@@ -29,15 +29,24 @@ class SiteWorkspace {
   DeviceBuffer buffer_;
 };
 
+/// Whether the CPU works on host tensors themselves, or on mirrors of them as a device does: so
+/// that tests reach without a device what happens there.
+enum class CpuMemory : std::uint8_t { shared, apart };
+
 class Site {
  public:
-  explicit Site(Device device) : stream_(device) {}
+  explicit Site(Device device, CpuMemory memory = CpuMemory::shared)
+      : stream_(device), memory_(memory) {}
   [[nodiscard]] Stream stream() const { return stream_.get(); }
   [[nodiscard]] Device device() const { return stream().device(); }
-  [[nodiscard]] bool on_host() const { return device().kind == DeviceKind::cpu; }
+  /// True where a mirror is the host tensor.
+  [[nodiscard]] bool on_host() const {
+    return device().kind == DeviceKind::cpu && memory_ == CpuMemory::shared;
+  }
 
  private:
   DeviceStream stream_;
+  CpuMemory memory_;
 };
 
 /// A tensor's memory at a site. Empty tensors have empty mirrors. `host` is always the tensor that

@@ -3,9 +3,9 @@
 #include "experiment/arm_call.hpp"
 
 #include <memory>
+#include <span>
 #include <utility>
 
-#include "compare.hpp"
 #include "moesaic/batched_gemm.hpp"
 #include "moesaic/capacity.hpp"
 #include "text.hpp"
@@ -20,14 +20,12 @@ RunFlags flags_of(const Case& one) {
   return flags;
 }
 
-/// Poison to the site, one execute, the result back; `offs` are the rows that it must have written.
+/// One execute over poison; `offs` are the rows that it must have written.
 CheckResult execute_poisoned(const std::function<void()>& execute, StagedMatrix& output,
                              const Site& site, std::span<const std::int32_t> offs) {
-  output.host().poison();
-  output.upload(site);
+  output.poison(site);
   execute();
-  output.download(site);
-  return find_unwritten("y", output.host(), offs);
+  return output.find_unwritten("y", offs, site);
 }
 
 BenchCase describe(const Case& one, const Workbench& bench, const GroupedGemmProblem& problem) {
@@ -72,21 +70,26 @@ ArmCall strategy_call(Arm arm, Strategy strategy, const Case& one, Workbench& be
                  workspace->get(), bench.site().stream());
   };
   call.check = [execute = call.execute, problem, &bench] {
+    const CheckOptions options{.seed = bench.seed()};
     CheckResult check = execute_poisoned(execute, bench.y, bench.site(), bench.offs());
+    const std::vector<std::int64_t> rows = checked_rows(problem, bench.offs(), options);
+    bench.show_x_rows(rows);
+    bench.y.fetch_rows(problem.n, rows, bench.site());
     const GroupedGemmArgs host = {
         .a = {bench.x.host_view({problem.max_rows, problem.k}), {}},
         .b = {bench.w.host_view({problem.num_experts, problem.n, problem.k}), {}},
         .offs = view(std::span<const std::int32_t>(bench.offs()), {problem.num_experts}),
         .d = bench.y.host_view({problem.max_rows, problem.n})};
-    check.merge(check_grouped_gemm(problem, host, {.seed = bench.seed()}));
+    check.merge(check_grouped_gemm(problem, host, options));
     return check;
   };
   return call;
 }
 
-/// What a regular product reads and writes.
+/// What a regular product reads and writes, and how the host comes by rows of the former.
 struct RegularOperands {
   StagedMatrix *a, *d;
+  void (Workbench::*show_rows)(std::span<const std::int64_t>);
 };
 
 ArmCall regular_call(Arm arm, const Case& one, const RegularShape& shape,
@@ -120,11 +123,15 @@ ArmCall regular_call(Arm arm, const Case& one, const RegularShape& shape,
     problem.max_rows = shape.batch * shape.m;
     problem.n = shape.n;
     problem.k = shape.k;
+    const CheckOptions options{.seed = bench.seed()};
+    const std::vector<std::int64_t> rows = checked_rows(problem, offs, options);
+    (bench.*operands.show_rows)(rows);
+    operands.d->fetch_rows(shape.n, rows, bench.site());
     const GroupedGemmArgs host = {.a = {operands.a->host_view({problem.max_rows, shape.k}), {}},
                                   .b = {bench.w.host_view({shape.batch, shape.n, shape.k}), {}},
                                   .offs = view(std::span<const std::int32_t>(offs), {shape.batch}),
                                   .d = operands.d->host_view({problem.max_rows, shape.n})};
-    check.merge(check_grouped_gemm(problem, host, {.seed = bench.seed()}));
+    check.merge(check_grouped_gemm(problem, host, options));
     return check;
   };
   return call;
@@ -139,7 +146,7 @@ ArmCall prefilled_call(const Case& one, Workbench& bench) {
   }
   bench.prepare_batch(one, capacity);
   ArmCall call = regular_call(Arm::padded_bmm, one, {experts, capacity, size.n, size.k},
-                              {&bench.batch_x, &bench.batch_y}, bench);
+                              {&bench.batch_x, &bench.batch_y, &Workbench::show_batch_rows}, bench);
   BenchCase& result = call.result;
   result.problem.strategy = result.run.strategy = Strategy::padded_bmm;
   result.run.executed_flops = 2 * experts * capacity * size.n * size.k;
@@ -154,7 +161,8 @@ ArmCall dense_call(const Case& one, Workbench& bench) {
   const RegularShape shape =
       joined ? RegularShape{1, one.record.counts.front(), one.experts() * size.n, size.k}
              : RegularShape{1, one.record.rows(), size.n, size.k};
-  ArmCall call = regular_call(Arm::dense, one, shape, {&bench.x, &bench.y}, bench);
+  ArmCall call =
+      regular_call(Arm::dense, one, shape, {&bench.x, &bench.y, &Workbench::show_x_rows}, bench);
   // The product's own operands once; the grouped one's would be other rows or weights.
   call.result.min_bytes = 2 * (shape.m * shape.k + shape.n * shape.k + shape.m * shape.n);
   return call;

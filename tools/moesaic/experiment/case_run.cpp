@@ -14,9 +14,12 @@
 namespace moesaic::cli::experiment {
 namespace {
 
-void require_room(const Case& one) {
-  const double available = available_memory_bytes(), bytes = operand_bytes(one);
-  if (available <= 0 || bytes <= available) return;
+void require_room(const Case& one, const Workbench& bench) {
+  const double bytes = operand_bytes(one, bench.site());
+  double available = available_memory_bytes();
+  if (available <= 0) return;
+  available += bench.held_bytes();
+  if (bytes <= available) return;
   throw Error(ErrorCode::invalid_argument,
               "case " + one.key + ": expected operands that fit into the " + byte_count(available) +
                   " of memory available, got a case that needs " + byte_count(bytes) +
@@ -92,7 +95,7 @@ void time_one_by_one(std::vector<ArmCall>& calls, const Timing& timing, const Si
 
 void run_task(const Task& task, const Design& design, Workbench& bench, const CaseHooks& hooks,
               CaseTrouble& trouble) {
-  require_room(*task.one);
+  require_room(*task.one, bench);
   bench.prepare(*task.one);
   std::vector<ArmCall> calls = checked_calls(task, bench, hooks, trouble);
   if (design.timing.regime == Regime::sustained) {

@@ -24,39 +24,50 @@ TensorView packed(TensorView view, std::initializer_list<std::int64_t> shape) {
   return view;
 }
 
-/// Rows [begin, end) of `source` from row `target_row` of `target` on, both of one width.
-void copy_rows(const HostTensor& source, std::int64_t begin, std::int64_t end, HostTensor& target,
-               std::int64_t target_row) {
-  if (begin == end) return;
-  std::memcpy(target.row_data(target_row), source.row_data(begin),
-              static_cast<std::size_t>((end - begin) * source.width() * kElementBytes));
-}
-
-void fill_rows(HostTensor& x, const Case& one, std::uint64_t seed) {
-  if (one.expert_rows == ExpertRows::own) {
-    fill_normal(x, kActivationScale, seed, OperandStream::x);
-    return;
-  }
-  const std::int64_t rows = one.record.counts.front();
-  HostTensor first(DType::bf16, {rows, x.width()});
-  fill_normal(first, kActivationScale, seed, OperandStream::x);
-  for (std::int64_t e = 0; e < one.experts(); ++e) copy_rows(first, 0, rows, x, e * rows);
-}
-
 }  // namespace
 
-void StagedMatrix::resize(std::int64_t rows, std::int64_t width) {
+void StagedMatrix::resize(std::int64_t rows, std::int64_t width, const Site& site) {
   if (rows == rows_ && width == width_) return;
   host_ = HostTensor();  // before the new one is allocated
   host_ = HostTensor(DType::bf16, {rows, width});
+  there_ = mirror_.reserve(host_, site);
   rows_ = rows;
   width_ = width;
 }
 
-void StagedMatrix::upload(const Site& site) { there_ = mirror_.upload(host_, site); }
-void StagedMatrix::download(const Site& site) {
+void StagedMatrix::upload_rows(std::int64_t begin, std::int64_t end, const Site& site) {
+  mirror_.upload(host_, host_.row_range(begin, end), site);
+}
+
+void StagedMatrix::copy_rows(const StagedMatrix& source, std::int64_t begin, std::int64_t end,
+                             std::int64_t to, const Site& site) {
+  if (begin == end) return;
+  const ByteRange range = source.host_.row_range(begin, end);
+  if (site.on_host()) {
+    std::memcpy(host_.row_data(to), source.host_.row_data(begin), range.size_bytes);
+  } else {
+    mirror_.copy_from(source.mirror_, range, host_.row_range(to, to).offset_bytes, site);
+  }
+}
+
+void StagedMatrix::copy_host_row(StagedMatrix& source, std::int64_t row, std::int64_t to) {
+  const auto bytes = static_cast<std::size_t>(width_ * kElementBytes);
+  if (row < 0) {
+    std::memset(host_.row_data(to), 0, bytes);
+  } else {
+    std::memmove(host_.row_data(to), source.host_.row_data(row), bytes);
+  }
+}
+
+CheckResult StagedMatrix::find_unwritten(const std::string& name,
+                                         std::span<const std::int32_t> offs, const Site& site) {
+  return cli::find_unwritten(name, host_, mirror_, offs, site);
+}
+
+void StagedMatrix::fetch_rows(std::int64_t width, std::span<const std::int64_t> rows,
+                              const Site& site) {
   synchronize(site.stream());
-  mirror_.download(host_, site);
+  download_rows(host_, mirror_, width, rows, site);
 }
 
 TensorView StagedMatrix::host_view(std::initializer_list<std::int64_t> shape) const {
@@ -68,52 +79,80 @@ TensorView StagedMatrix::site_view(std::initializer_list<std::int64_t> shape) co
 
 void Workbench::prepare(const Case& one) {
   const planner::ProductShape size = one.product();
-  const std::int64_t rows = one.record.rows(), experts = one.experts();
+  const std::int64_t rows = one.record.rows();
   offs_ = end_offsets(one.record.counts);
   site_offs_ = offs_there_.upload(offs_, site_);
-  const bool same_width = size.k == k_;
-  if (!same_width || experts * size.n != experts_ * n_) {
-    w.resize(experts * size.n, size.k);
+  const RowsToDraw missing = held_.take(one);
+  if (missing.w > 0) {
+    w.resize(missing.w, size.k, site_);
     fill_normal(w.host(), kWeightScale, seed_, OperandStream::weights);
-    w.upload(site_);
+    w.upload_rows(0, missing.w, site_);
   }
-  // Rows of own experts do not depend on who has them; repeated ones do.
-  const bool repeats = one.expert_rows == ExpertRows::repeated;
-  if (!same_width || rows != rows_ || one.expert_rows != expert_rows_ ||
-      (repeats && experts != experts_)) {
-    x.resize(rows, size.k);
-    fill_rows(x.host(), one, seed_);
-    x.upload(site_);
+  if (missing.x > 0) {
+    x.resize(rows, size.k, site_);
+    fill_normal(x.host(), kActivationScale, seed_, OperandStream::x, missing.x);
+    x.upload_rows(0, missing.x, site_);
+    for (std::int64_t row = missing.x; row < rows; row += missing.x) {
+      x.copy_rows(x, 0, missing.x, row, site_);
+    }
   }
-  y.resize(rows, size.n);
-  rows_ = rows;
-  experts_ = experts;
-  n_ = size.n;
-  k_ = size.k;
-  expert_rows_ = one.expert_rows;
+  drawn_x_rows_ = drawn_x_rows(one);
+  y.resize(rows, size.n, site_);
 }
 
 void Workbench::prepare_batch(const Case& one, std::int64_t capacity) {
-  batch_x.resize(one.experts() * capacity, k_);
-  batch_y.resize(one.experts() * capacity, n_);
-  HostTensor& batch = batch_x.host();
-  std::memset(batch.bytes().data(), 0, batch.size_bytes());
-  for (std::int64_t e = 0, begin = 0; e < one.experts(); ++e) {
-    const std::int64_t count = one.record.counts[static_cast<std::size_t>(e)];
-    copy_rows(x.host(), begin, begin + std::min(count, capacity), batch, e * capacity);
-    begin += count;
+  const planner::ProductShape size = one.product();
+  capacity_ = capacity;
+  batch_x.resize(one.experts() * capacity, size.k, site_);
+  batch_y.resize(one.experts() * capacity, size.n, site_);
+  batch_x.clear(site_);
+  std::int64_t begin = 0;
+  for (std::size_t e = 0; e < offs_.size(); ++e) {
+    const std::int64_t end = offs_[e];
+    batch_x.copy_rows(x, begin, std::min(end, begin + capacity),
+                      static_cast<std::int64_t>(e) * capacity, site_);
+    begin = end;
   }
-  batch_x.upload(site_);
 }
 
-double operand_bytes(const Case& one) {
+void Workbench::show_x_rows(std::span<const std::int64_t> rows) {
+  if (site_.on_host()) return;
+  for (const std::int64_t row : rows) {
+    if (row >= drawn_x_rows_) x.copy_host_row(x, row % drawn_x_rows_, row);
+  }
+}
+
+void Workbench::show_batch_rows(std::span<const std::int64_t> rows) {
+  if (site_.on_host()) return;
+  for (const std::int64_t row : rows) {
+    const auto expert = static_cast<std::size_t>(row / capacity_);
+    const std::int64_t begin = expert == 0 ? 0 : offs_[expert - 1];
+    const std::int64_t source = begin + row % capacity_;
+    batch_x.copy_host_row(x, source < offs_[expert] ? source % drawn_x_rows_ : -1, row);
+  }
+}
+
+double Workbench::held_bytes() const {
+  double bytes = 0;
+  for (const StagedMatrix* matrix : {&x, &w}) bytes += matrix->host_bytes();
+  if (!site_.on_host()) return bytes;
+  for (const StagedMatrix* matrix : {&y, &batch_x, &batch_y}) bytes += matrix->host_bytes();
+  return bytes;
+}
+
+double operand_bytes(const Case& one, const Site& site) {
   const planner::ProductShape size = one.product();
   const auto n = static_cast<double>(size.n), k = static_cast<double>(size.k);
+  const double weights = static_cast<double>(one.experts()) * n * k;
+  // On a device the host has content in what was drawn alone; what has none takes no memory.
+  if (!site.on_host()) {
+    return kElementBytes * (static_cast<double>(drawn_x_rows(one)) * k + weights);
+  }
   double rows = static_cast<double>(one.record.rows());
   const bool batch = one.padded == PaddedBatch::prefilled &&
                      std::find(one.arms.begin(), one.arms.end(), Arm::padded_bmm) != one.arms.end();
   if (batch) rows += Capacity{}.factor() * rows + static_cast<double>(one.experts());
-  return kElementBytes * (rows * (n + k) + static_cast<double>(one.experts()) * n * k);
+  return kElementBytes * (rows * (n + k) + weights);
 }
 
 }  // namespace moesaic::cli::experiment
