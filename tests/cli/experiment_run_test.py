@@ -49,6 +49,8 @@ class Rows(CliTest):
         padded, = (r["problem"] for r in rows if r["experiment"]["arm"] == "padded_bmm" and r["routing"]["rows"] == 1024)
         self.assertEqual((padded["batch"], padded["regular"]), ("prefilled", {"batch": 16, "m": 80, "n": 256, "k": 256}))
         self.assertIn("padded_bmm / grouped", result.out)
+        parts = ", ".join(rf"{part} [\d.]+ [mu]?s" for part in ("start", "prepare", "check", "timing", "other"))
+        self.assertRegex(result.err, rf"experiment: 16 rows in [\d.]+ m?s, [\d.]+ m?s a row: {parts}; expected: {parts}\n")
         self.assertRegex(result.err, r"arm torch is not run by this command; .* --dry-run --json \| scripts/torch_arm\.py --output fig38")
 
     def test_sustained(self):

@@ -2,7 +2,6 @@
 // moesaic experiment: a measured claim, run here by its own protocol. Which cases a claim has is
 // experiment/design*.cpp's.
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -117,7 +116,15 @@ struct Outcome {
   std::optional<ExitCode> failed;  ///< A process that could not go on and has said why.
 };
 
+/// What a course came to; `whose` rows they are.
 void tell(const CourseResult& result, const std::string& whose) {
+  if (result.rows > 0) {
+    std::fprintf(stderr, "moesaic experiment: %s rows%s in %s, %s a row: %s; expected: %s\n",
+                 grouped_digits(result.rows).c_str(), whose.c_str(),
+                 duration(result.spent.total()).c_str(),
+                 duration(result.spent.total() / static_cast<double>(result.rows)).c_str(),
+                 result.spent.words().c_str(), result.expected.words().c_str());
+  }
   for (const RunCase& one : result.trouble.wrong) {
     std::fprintf(stderr, "moesaic experiment: %s\n", wrong_words(one).c_str());
   }
@@ -131,11 +138,11 @@ void tell(const CourseResult& result, const std::string& whose) {
   std::fprintf(stderr, "moesaic experiment: %s before %s; %s rows%s are left, %s\n",
                result.out_of_time ? "stopped by --budget" : "interrupted",
                result.left.front().one->key.c_str(), grouped_digits(row_count(result.left)).c_str(),
-               whose.c_str(), about(expected_seconds(result.left)).c_str());
+               whose.c_str(), about(result.left_seconds).c_str());
 }
 
 Outcome run_here(const Options& options, const Design& design, const std::vector<Task>& tasks,
-                 const DeviceInfo& device) {
+                 const DeviceInfo& device, Account& account) {
   const ExperimentFlags& flags = options.experiment;
   RowSink sink(output_path(flags), "--output");
   std::string whose;
@@ -144,8 +151,8 @@ Outcome run_here(const Options& options, const Design& design, const std::vector
             std::to_string(design.processes);
   }
   const BenchSetting setting{options.command, device, device_circumstances(device.device)};
-  const CourseResult result =
-      run_course(design, tasks, setting, flags.budget_seconds, design.name + whose, sink);
+  const CourseResult result = run_course(
+      design, tasks, setting, {design.name + whose, flags.budget_seconds}, account, sink);
   tell(result, whose);
   return {.wrong = !result.trouble.wrong.empty(),
           .doubtful = result.throttled + result.unsteady > 0 || !result.left.empty() ||
@@ -155,10 +162,8 @@ Outcome run_here(const Options& options, const Design& design, const std::vector
 }
 
 /// Every process that has cases left, each started afresh, one after another.
-Outcome run_processes(const Options& options, const Design& design,
-                      const std::vector<Task>& tasks) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
+Outcome run_processes(const Options& options, const Design& design, const std::vector<Task>& tasks,
+                      const Account& account) {
   Outcome outcome;
   for (std::int64_t process = 0; process < design.processes; ++process) {
     const auto mine = [&](const Task& task) { return task.one->process == process; };
@@ -166,9 +171,10 @@ Outcome run_processes(const Options& options, const Design& design,
     std::optional<double> budget = options.experiment.budget_seconds;
     if (budget) {
       // Another process would say again that there is no time left.
-      static constexpr double kLeastSeconds = 0.5;
-      *budget -= std::chrono::duration<double>(Clock::now() - start).count();
+      static constexpr double kLeastSeconds = 0.5, kNoSeconds = 1e-3;
+      *budget -= account.seconds();
       if (*budget < kLeastSeconds && process > 0) return outcome;
+      *budget = std::max(*budget, kNoSeconds);
     }
     const ChildEnd end = run_fresh_process(words_for_process(options.words, process, budget));
     outcome.signal = end.signal;
@@ -216,7 +222,7 @@ std::string row_device(const DeviceInfo& device) {
   return device.device.kind == DeviceKind::cpu ? cpu_info().model : device.name;
 }
 
-ExitCode run_design(const Options& options, const Design& design) {
+ExitCode run_design(const Options& options, const Design& design, Account& account) {
   const ExperimentFlags& flags = options.experiment;
   if (flags.process && *flags.process >= design.processes) {
     refuse("--process", "below " + std::to_string(design.processes),
@@ -237,14 +243,14 @@ ExitCode run_design(const Options& options, const Design& design) {
     const std::int64_t all = row_count(design), left = row_count(tasks);
     std::fprintf(stderr, "moesaic experiment: %s rows to %s, %s; %s of %s are there\n",
                  grouped_digits(left).c_str(), path.c_str(),
-                 left > 0 ? about(expected_seconds(tasks)).c_str() : "nothing to run",
+                 left > 0 ? about(expected_seconds(tasks).total()).c_str() : "nothing to run",
                  grouped_digits(all - left).c_str(), grouped_digits(all).c_str());
   }
   Outcome outcome;
   if (!tasks.empty()) {
     outcome = design.processes > 1 && !flags.process
-                  ? run_processes(options, design, tasks)
-                  : run_here(options, design, tasks, choice.device);
+                  ? run_processes(options, design, tasks, account)
+                  : run_here(options, design, tasks, choice.device, account);
   }
   if (outcome.failed) return *outcome.failed;
   if (to_file && !flags.process && tell_rows(options, design, device) == 0 && !outcome.wrong &&
@@ -283,8 +289,10 @@ ExitCode summarize(const ExperimentFlags& flags) {
 ExitCode cmd_experiment(const Options& options) {
   if (options.experiment.name == "fig2") return run_fig2(options);
   if (!options.experiment.summarize_path.empty()) return summarize(options.experiment);
+  Account account;
   const Design design = design_of(options);
-  return options.experiment.dry_run ? print_plan(options, design) : run_design(options, design);
+  return options.experiment.dry_run ? print_plan(options, design)
+                                    : run_design(options, design, account);
 }
 
 }  // namespace moesaic::cli

@@ -39,6 +39,8 @@ std::string grouped_digits(std::int64_t value) {
 std::string percent(double fraction) { return format("%.1f %%", 100 * fraction); }
 
 std::string duration(double seconds) {
+  static constexpr double kNoFraction = 100;
+  if (seconds >= kNoFraction) return format("%.0f s", seconds);
   if (seconds >= 1) return format("%.3g s", seconds);
   if (seconds >= 1e-3) return format("%.3g ms", seconds * 1e3);
   return format("%.3g us", seconds * 1e6);

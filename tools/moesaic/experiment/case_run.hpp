@@ -34,8 +34,14 @@ struct CaseHooks {
   std::function<bool()> stop;  ///< Asked between sustained arms; the rest is then left.
 };
 
+/// Where a course runs its cases.
+struct CourseSite {
+  Workbench& bench;
+  Account& account;  ///< Charged with every step.
+};
+
 /// @throws Error{invalid_argument} when the operands do not fit into memory, Error{device_failure}.
-void run_task(const Task& task, const Design& design, Workbench& bench, const CaseHooks& hooks,
+void run_task(const Task& task, const Design& design, const CourseSite& at, const CaseHooks& hooks,
               CaseTrouble& trouble);
 
 /// One line of schema moesaic.bench/1 with what experiments add, without a newline.

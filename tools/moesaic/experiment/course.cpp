@@ -2,56 +2,44 @@
 // A course through the tasks of a design, in this process.
 #include "experiment/course.hpp"
 
-#include <chrono>
-#include <numeric>
-
 #include "interrupt.hpp"
 #include "progress.hpp"
 
 namespace moesaic::cli::experiment {
 namespace {
 
-class Clock {
- public:
-  [[nodiscard]] double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-/// How much longer tasks took than was expected of them; believed once some seconds say so.
-double correction(double took_seconds, double expected_seconds) {
-  static constexpr double kEnoughSeconds = 1;
-  return took_seconds > kEnoughSeconds && expected_seconds > 0 ? took_seconds / expected_seconds
-                                                               : 1;
+/// Whether a task ends in time, by what the tasks before it took beside what was expected.
+bool in_time(const Task& task, const CourseResult& result, const Account& account,
+             const std::optional<double>& budget_seconds) {
+  if (!budget_seconds) return true;
+  Spent expected = task.expected;
+  expected.start = 0;  // has been spent
+  return account.seconds() + corrected_seconds(expected, account.spent(), result.expected) <=
+         *budget_seconds;
 }
 
 }  // namespace
 
 CourseResult run_course(const Design& design, const std::vector<Task>& tasks,
-                        const BenchSetting& setting, std::optional<double> budget_seconds,
-                        const std::string& title, RowSink& sink) {
-  const Clock clock;
-  Progress progress(title, expected_seconds(tasks));
+                        const BenchSetting& setting, const CourseOptions& options, Account& account,
+                        RowSink& sink) {
+  Progress progress(options.title, expected_seconds(tasks).total());
   const Interrupt interrupt;  // rows are kept whatever comes; a case at hand is worth finishing
   Workbench bench(setting.device, design.seed);
+  account.charge(&Spent::start);
   CourseResult result;
-  double done = 0;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const Task& task = tasks[i];
-    const double needed = task.seconds * correction(clock.seconds(), done);
-    result.out_of_time = budget_seconds && clock.seconds() + needed > *budget_seconds;
+    result.out_of_time = !in_time(task, result, account, options.budget_seconds);
     if (result.out_of_time || Interrupt::came()) {
       result.left.insert(result.left.end(), tasks.begin() + static_cast<std::ptrdiff_t>(i),
                          tasks.end());
-      return result;
+      break;
     }
     Task rest = task;
     CaseHooks hooks;
     hooks.begins = [&](Arm arm) {
-      progress.update(done, task.one->key + " " + std::string(name(arm)));
+      progress.update(result.expected.total(), task.one->key + " " + std::string(name(arm)));
     };
     hooks.stop = [] { return Interrupt::came(); };
     hooks.finished = [&](const TimedArm& timed) {
@@ -61,10 +49,15 @@ CourseResult run_course(const Design& design, const std::vector<Task>& tasks,
       result.throttled += timed.result.clocks.throttled() ? 1 : 0;
       result.unsteady += timed.result.run.unsteady() ? 1 : 0;
     };
-    run_task(task, design, bench, hooks, result.trouble);
+    run_task(task, design, {bench, account}, hooks, result.trouble);
+    account.charge(&Spent::other);
     if (Interrupt::came() && !rest.arms.empty()) result.left.push_back(std::move(rest));
-    done += task.seconds;
+    result.expected += task.expected;
   }
+  account.charge(&Spent::other);
+  result.spent = account.spent();
+  result.left_seconds =
+      corrected_seconds(expected_seconds(result.left), result.spent, result.expected);
   return result;
 }
 

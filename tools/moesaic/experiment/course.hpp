@@ -18,14 +18,22 @@ struct CourseResult {
   std::int64_t rows = 0, throttled = 0, unsteady = 0;  ///< Written, and those of them flagged.
   CaseTrouble trouble;
   std::vector<Task> left;    ///< Not begun, or begun and stopped between arms.
+  double left_seconds = 0;   ///< About what they take, as far as this course has taught.
   bool out_of_time = false;  ///< --budget ended it; an interrupt else when tasks are left.
+  Spent spent, expected;     ///< Of the tasks that were run.
 };
 
-/// Runs tasks in order, in this process. Stops before a task that would not end within
-/// `budget_seconds`, and after an interrupt. `title` names the work in the progress line.
+/// How a course is run.
+struct CourseOptions {
+  std::string title;                     ///< Names the work in the progress line.
+  std::optional<double> budget_seconds;  ///< Counted from the begin of the account on.
+};
+
+/// Runs tasks in order, in this process. Stops before a task that would not end within its budget,
+/// and after an interrupt. `account` was begun with the process.
 CourseResult run_course(const Design& design, const std::vector<Task>& tasks,
-                        const BenchSetting& setting, std::optional<double> budget_seconds,
-                        const std::string& title, RowSink& sink);
+                        const BenchSetting& setting, const CourseOptions& options, Account& account,
+                        RowSink& sink);
 
 /// Runs the cases of one process in a fresh process of this program, with these words behind its
 /// name, and waits for it. An interrupt that reaches this process alone is passed on.

@@ -14,12 +14,22 @@
 namespace moesaic::cli::experiment {
 namespace {
 
-// Orders of magnitude: a plan says "about", and a run corrects itself by the cases behind it.
-constexpr double kReachedShare = 0.7;         // of a preset's peaks
-constexpr double kCheckFlopsPerThread = 5e8;  // sums in double precision
-constexpr double kDrawsPerThread = 5e7;       // normal numbers a second
-constexpr double kCopyBytesPerSecond = 5e9;   // pageable memory to a device and back
-constexpr double kCaseSeconds = 0.01;         // planning, allocation, launch
+// Orders of magnitude: a plan says "about", and a run corrects itself by the cases behind it. None
+// of those of a GPU's host has been measured on one yet; a run prints what each part took beside
+// them.
+constexpr double kReachedShare = 0.7;     // of a preset's peaks
+constexpr double kTermsPerThread = 2e9;   // products in double precision a second
+constexpr double kDrawsPerThread = 1e8;   // normal numbers a second, into new memory
+constexpr double kUploadPerSecond = 6e9;  // bytes, from pageable memory
+constexpr double kFetchSeconds = 2e-5;    // one row from a device
+constexpr double kHostBytesPerSecond = 1e10;
+constexpr double kArmSeconds = 1e-3;       // planning, a workspace
+constexpr double kRowSeconds = 3e-4;       // describing and writing it
+constexpr double kBurstSeconds = 5e-3;     // gates and looks at clocks around samples
+constexpr double kCudaStartSeconds = 1.5;  // driver, context, kernels
+constexpr double kHostStartSeconds = 0.02;
+constexpr double kUnitMargin = 1.05;       // units of a region beyond those that it needs
+constexpr std::int64_t kHostThreads = 16;  // beside a GPU that is not here
 constexpr std::int64_t kCheckedRows = CheckOptions{}.rows_per_expert;
 
 std::int64_t host_threads() { return std::max(1U, std::thread::hardware_concurrency()); }
@@ -47,8 +57,59 @@ double measured_flops(const DeviceInfo& device) {
   }
 }
 
-double elements(const Case& one, std::int64_t width) {
-  return static_cast<double>(one.record.rows()) * static_cast<double>(width);
+double elements(std::int64_t rows, std::int64_t width) {
+  return static_cast<double>(rows) * static_cast<double>(width);
+}
+
+/// The rows of a result that a check compares, and the experts that share them out to threads.
+struct LookedAt {
+  std::int64_t rows = 0, experts = 0, width = 0;
+};
+
+LookedAt looked_at(const Case& one, Arm arm) {
+  LookedAt at{0, 0, one.product().n};
+  if (arm == Arm::dense) {
+    if (one.dense == DenseControl::joined) at.width *= one.experts();
+    return {kCheckedRows, 1, at.width};
+  }
+  for (const std::int64_t count : one.record.counts) {
+    at.rows += std::min(count, kCheckedRows);
+    at.experts += count > 0 ? 1 : 0;
+  }
+  return at;
+}
+
+/// One execute, by the roofline.
+double call_seconds(const Case& one, Arm arm, const Pace& pace) {
+  const planner::ProductShape size = one.product();
+  const double padding = arm == Arm::padded_bmm ? Capacity{}.factor() : 1;
+  const double bytes =
+      2 * (elements(one.record.rows(), size.n + size.k) + elements(one.experts() * size.n, size.k));
+  return std::max(padding * one.useful_flops() / pace.flops_per_second,
+                  bytes / pace.bytes_per_second);
+}
+
+double check_seconds(const Case& one, Arm arm, const Pace& pace) {
+  const planner::ProductShape size = one.product();
+  const LookedAt at = looked_at(one, arm);
+  const auto threads = static_cast<double>(std::clamp<std::int64_t>(at.experts, 1, pace.threads));
+  const double sums = elements(at.rows, at.width) * static_cast<double>(size.k);
+  const double result_bytes = 2 * elements(one.record.rows(), size.n);
+  return call_seconds(one, arm, pace) + sums / (kTermsPerThread * threads) +
+         2 * result_bytes / pace.bytes_per_second +  // poisoned, looked through
+         (pace.host ? 0 : static_cast<double>(at.rows) * kFetchSeconds);
+}
+
+double timing_seconds(const Case& one, Arm arm, const Timing& timing, const Pace& pace) {
+  const double call = call_seconds(one, arm, pace);
+  if (timing.regime == Regime::sustained) {
+    const double regions =
+        timing.pilot_seconds + timing.conditioning_seconds + timing.measured_seconds;
+    return kUnitMargin * regions + static_cast<double>(timing.warm_ups + 1) * call;
+  }
+  const std::int64_t warm_ups =
+      pace.host ? std::min(timing.warm_ups, kCpuWarmUps) : timing.warm_ups;
+  return static_cast<double>(warm_ups + timing.samples) * call + (pace.host ? 0 : kBurstSeconds);
 }
 
 }  // namespace
@@ -58,11 +119,10 @@ Pace preset_pace(const std::string& preset) {
   return {.of = model.name + ", by its preset",
           .flops_per_second = kReachedShare * model.bf16_flops_per_second.value,
           .bytes_per_second = kReachedShare * model.dram_bytes_per_second.value,
-          .threads = host_threads()};
+          .threads = kHostThreads};
 }
 
 Pace device_pace(const DeviceInfo& device) {
-  static constexpr double kHostBytesPerSecond = 1e10;
   if (device.device.kind == DeviceKind::cpu) {
     return {.of = "this CPU, by a small product",
             .flops_per_second = measured_flops(device),
@@ -71,41 +131,31 @@ Pace device_pace(const DeviceInfo& device) {
             .threads = host_threads()};
   }
   const planner::DeviceModel* model = peak_model(device);
-  return preset_pace(model == nullptr ? "h200" : model->name);
+  Pace pace = preset_pace(model == nullptr ? "h200" : model->name);
+  pace.threads = host_threads();
+  return pace;
 }
 
-double arm_seconds(const Case& one, Arm arm, const Timing& timing, const Pace& pace) {
-  const planner::ProductShape size = one.product();
-  const auto n = static_cast<double>(size.n), k = static_cast<double>(size.k);
-  const auto experts = static_cast<double>(one.experts());
-  const double padding = arm == Arm::padded_bmm ? Capacity{}.factor() : 1;
-  const double bytes = 2 * (elements(one, size.n + size.k) + experts * n * k);
-  const double call =
-      std::max(padding * one.useful_flops() / pace.flops_per_second, bytes / pace.bytes_per_second);
-  const double checked = 2 * static_cast<double>(kCheckedRows) * experts * n * k;
-  double seconds =
-      kCaseSeconds + call + checked / (kCheckFlopsPerThread * static_cast<double>(pace.threads));
-  if (!pace.host) seconds += 2 * 2 * elements(one, size.n) / kCopyBytesPerSecond;
-  if (timing.regime == Regime::sustained) {
-    return seconds + timing.pilot_seconds + timing.conditioning_seconds + timing.measured_seconds +
-           2 * std::max(timing.unit_seconds, call);
+Spent start_seconds(const Pace& pace) {
+  return {.start = pace.host ? kHostStartSeconds : kCudaStartSeconds};
+}
+
+Spent arm_seconds(const Case& one, Arm arm, const Timing& timing, const Pace& pace) {
+  Spent expected{.prepare = kArmSeconds,
+                 .check = check_seconds(one, arm, pace),
+                 .timing = timing_seconds(one, arm, timing, pace),
+                 .other = kRowSeconds};
+  if (arm == Arm::padded_bmm && one.padded == PaddedBatch::prefilled) {
+    expected.prepare +=
+        2 * 2 * elements(one.record.rows(), one.product().k) / pace.bytes_per_second;
   }
-  const std::int64_t warm_ups =
-      pace.host ? std::min(timing.warm_ups, kCpuWarmUps) : timing.warm_ups;
-  return seconds + static_cast<double>(warm_ups + timing.samples) * call;
+  return expected;
 }
 
-double operand_seconds(const Case& one, const Pace& pace) {
-  const planner::ProductShape size = one.product();
-  const double drawn = elements(one, size.k) + static_cast<double>(one.experts() * size.n * size.k);
-  const double copied = pace.host ? 0 : 2 * drawn / kCopyBytesPerSecond;
-  return drawn / (kDrawsPerThread * static_cast<double>(pace.threads)) + copied;
-}
-
-bool same_operands(const Case& before, const Case& next) {
-  return before.record.rows() == next.record.rows() && before.experts() == next.experts() &&
-         before.product().n == next.product().n && before.product().k == next.product().k &&
-         before.expert_rows == next.expert_rows;
+Spent operand_seconds(const Case& one, const RowsToDraw& missing, const Pace& pace) {
+  const double drawn = elements(missing.x + missing.w, one.product().k);
+  const double uploaded = pace.host ? 0 : 2 * drawn / kUploadPerSecond;
+  return {.prepare = drawn / (kDrawsPerThread * static_cast<double>(pace.threads)) + uploaded};
 }
 
 }  // namespace moesaic::cli::experiment

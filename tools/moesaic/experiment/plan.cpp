@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 
 #include "bench_json.hpp"
 #include "operands.hpp"
@@ -82,7 +81,7 @@ std::vector<Group> groups_of(const Design& design, const std::vector<Task>& task
   for (const Task& task : tasks) {
     Group& group = by_title.at(task.one->group);
     group.rows_to_run += static_cast<std::int64_t>(task.arms.size());
-    group.seconds += task.seconds;
+    group.seconds += task.expected.total();
   }
   std::vector<Group> groups;
   groups.reserve(by_title.size());
@@ -115,28 +114,31 @@ std::string group_table(const Design& design, const std::vector<Task>& tasks) {
 std::vector<Task> tasks_of(const Design& design, const ResultFile& there, const Pace& pace,
                            std::int64_t process) {
   std::vector<Task> tasks;
+  HeldOperands held;
   for (std::size_t i = 0; i < design.cases.size(); ++i) {
     const Case& one = design.cases[i];
     if (process >= 0 && one.process != process) continue;
-    Task task{&one, static_cast<std::int64_t>(i), {}, 0};
+    Task task{&one, static_cast<std::int64_t>(i), {}, {}};
     for (const Arm arm : one.arms) {
       if (arm == Arm::torch || there.has(place_of(design, one, arm))) continue;
       task.arms.push_back(arm);
-      task.seconds += arm_seconds(one, arm, design.timing, pace);
+      task.expected += arm_seconds(one, arm, design.timing, pace);
     }
     if (task.arms.empty()) continue;
-    if (tasks.empty() || tasks.back().one->process != one.process ||
-        !same_operands(*tasks.back().one, one)) {
-      task.seconds += operand_seconds(one, pace);
+    if (tasks.empty() || tasks.back().one->process != one.process) {
+      task.expected += start_seconds(pace);
+      held = HeldOperands();
     }
+    task.expected += operand_seconds(one, held.take(one), pace);
     tasks.push_back(std::move(task));
   }
   return tasks;
 }
 
-double expected_seconds(const std::vector<Task>& tasks) {
-  return std::accumulate(tasks.begin(), tasks.end(), 0.0,
-                         [](double sum, const Task& task) { return sum + task.seconds; });
+Spent expected_seconds(const std::vector<Task>& tasks) {
+  Spent sum;
+  for (const Task& task : tasks) sum += task.expected;
+  return sum;
 }
 
 std::int64_t row_count(const Design& design) {
@@ -174,8 +176,12 @@ std::string plan_text(const Design& design, const std::vector<Task>& tasks, cons
   text += "rows       " + grouped_digits(all) + " to " + output_path +
           (left < all ? ", of which " + grouped_digits(all - left) + " are there" : "") +
           "; appended and flushed case by case\n";
-  text += "expected   " + (left > 0 ? about(expected_seconds(tasks)) : "nothing to run") + " on " +
-          pace.of + "\n";
+  const Spent expected = expected_seconds(tasks);
+  text += "expected   " +
+          (left > 0 ? about(expected.total()) + " on " + pace.of + ", warm-ups and samples " +
+                          about(expected.timing) + " of it"
+                    : "nothing to run on " + pace.of) +
+          "\n";
   return text + "\n" + group_table(design, tasks);
 }
 

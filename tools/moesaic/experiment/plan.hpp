@@ -8,6 +8,7 @@
 #include "experiment/design.hpp"
 #include "experiment/pace.hpp"
 #include "experiment/result_file.hpp"
+#include "experiment/spent.hpp"
 
 namespace moesaic::cli::experiment {
 
@@ -16,7 +17,7 @@ struct Task {
   const Case* one = nullptr;
   std::int64_t order = 0;
   std::vector<Arm> arms;
-  double seconds = 0;  ///< Expected.
+  Spent expected;
 };
 
 /// The tasks of a design in the order of execution; those whose rows are all there are left out.
@@ -24,8 +25,8 @@ struct Task {
 std::vector<Task> tasks_of(const Design& design, const ResultFile& there, const Pace& pace,
                            std::int64_t process = -1);
 
-/// Sum of the expected seconds.
-double expected_seconds(const std::vector<Task>& tasks);
+/// Sum of what is expected.
+Spent expected_seconds(const std::vector<Task>& tasks);
 
 /// Rows that the design makes here, or those that are there already.
 std::int64_t row_count(const Design& design);
