@@ -86,6 +86,11 @@ class Rows(CliTest):
         result, _ = self.run_experiment("fig38", *CPU)
         again = self.fine("experiment", "fig38", "--summarize", self.folder / "fig38.jsonl")
         self.assertEqual(again.out, result.out)
+        lines = (self.folder / "fig38.jsonl").read_text().splitlines(keepends=True)
+        parts = [self.write(f"fig38.part{i + 1}.jsonl", "".join(lines[5 * i:5 * i + 5])) for i in range(4)]
+        self.assertEqual(self.fine("experiment", "fig38", "--summarize", *parts).out, result.out)
+        self.assertNotEqual(self.fine("experiment", "fig38", "--summarize", *parts[:3]).out, result.out)
+        self.refused("experiment", "fig38", "--summarize", parts[0], self.folder / "absent", words=("--summarize", "absent"))
         self.refused("experiment", "fig40", "--summarize", self.folder / "fig38.jsonl", words=("--summarize", "fig40"))
         self.refused("experiment", "fig40", "--summarize", self.folder / "absent", words=("--summarize", "absent"))
 

@@ -89,6 +89,38 @@ class Usage(ReportTest):
         self.no("uniform", "uniform", "--experts", 65536, *["uniform"] * 40, "--rows", 1, words=("2,000,000", "--layer"))
 
 
+class Parts(ReportTest):
+    """One file of rows in pieces."""
+
+    def made(self, number, *cases):
+        rows = [bench_row(routing={"name": case, "offs": [4, 8]}) for case in cases]
+        return self.write(f"fig40.part{number}.jsonl", lines(*rows))
+
+    def test_parts_are_one_file_in_the_order_of_their_numbers(self):
+        other = self.write("other.jsonl", lines(bench_row()))
+        paths = [self.made("10", "d"), self.made("02", "b", "c"), other, self.made("1", "a", "b")]
+        files = self.page(*paths)["results"]["files"]
+        self.assertEqual([file["name"] for file in files], [str(self.folder / "fig40.part*.jsonl"), other])
+        self.assertEqual([row["routing"]["name"] for row in files[0]["rows"]], ["a", "b", "b", "c", "d"])
+        self.assertEqual(files[0]["bytes"], sum(os.path.getsize(path) for path in paths if path != other))
+        warning, = files[0]["warnings"]
+        self.assertIn("expected all parts up to 10, got none of number 3, 4, 5, 6, 7, 8, 9", warning)
+
+    def test_the_figure_has_one_set_of_all_parts(self):
+        figure, = self.page(self.made(1, "a", "b"), self.made(2, "b", "c"))["results"]["figures"]
+        one, = figure["sets"]
+        self.assertEqual((len(one["rows"]), one["superseded"]), (3, 1))
+
+    def test_names_that_are_none_of_a_part(self):
+        names = ("x.partA.jsonl", "x.part.jsonl", "x.part0.jsonl", "x.part1", "part1.jsonl")
+        paths = [self.write(name, lines(bench_row())) for name in names]
+        files = self.page(*paths)["results"]["files"]
+        self.assertEqual([file["name"] for file in files], paths)
+
+    def test_a_part_that_comes_twice_is_refused(self):
+        self.no(self.made(1, "a"), self.made("01", "b"), words=("part01.jsonl", "each part once", "number 1 again"))
+
+
 class Results(ReportTest):
     def refuse_row(self, row, *words):
         content = lines(bench_row()) + "\n" + (row if isinstance(row, str) else json.dumps(row)) + "\n"

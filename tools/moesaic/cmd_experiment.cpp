@@ -269,15 +269,17 @@ ExitCode run_design(const Options& options, const Design& design, Account& accou
 }
 
 ExitCode summarize(const ExperimentFlags& flags) {
-  if (!std::ifstream(flags.summarize_path)) {
-    refuse("--summarize", "a file of rows that can be read", flags.summarize_path);
+  ResultFile rows;
+  for (const std::string& path : flags.summarize_paths) {
+    if (!std::ifstream(path)) refuse("--summarize", "a file of rows that can be read", path);
+    rows.add("--summarize", path);
   }
-  const ResultFile file("--summarize", flags.summarize_path);
-  const std::vector<RowSet> sets = row_sets(file, flags.name);
+  const std::vector<RowSet> sets = row_sets(rows, flags.name);
   if (sets.empty()) {
-    refuse("--summarize", "rows of " + flags.name, flags.summarize_path + ", which has none");
+    refuse("--summarize", "rows of " + flags.name,
+           join(flags.summarize_paths, ", ") + ", where none is");
   }
-  warn(file.warnings());
+  warn(rows.warnings());
   for (std::size_t i = 0; i < sets.size(); ++i) {
     std::fputs(((i > 0 ? "\n" : "") + summary_text(sets[i])).c_str(), stdout);
   }
@@ -288,7 +290,7 @@ ExitCode summarize(const ExperimentFlags& flags) {
 
 ExitCode cmd_experiment(const Options& options) {
   if (options.experiment.name == "fig2") return run_fig2(options);
-  if (!options.experiment.summarize_path.empty()) return summarize(options.experiment);
+  if (!options.experiment.summarize_paths.empty()) return summarize(options.experiment);
   Account account;
   const Design design = design_of(options);
   return options.experiment.dry_run ? print_plan(options, design)

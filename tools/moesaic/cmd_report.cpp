@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <utility>
 
 #include "commands.hpp"
 #include "moesaic/build_info.hpp"
@@ -71,6 +72,7 @@ ExitCode cmd_report(const Options& options) {
   for (const std::string& path : inputs.results) {
     files.push_back(report::read_results(path));
   }
+  files = report::join_parts(std::move(files));
   const Json routing = report::routing_data(options, inputs.routing, read);
   for (const report::ResultFile& file : files) {
     read.warnings.insert(read.warnings.end(), file.warnings.begin(), file.warnings.end());

@@ -38,8 +38,9 @@ void declare_course(CLI::App& app, ExperimentFlags& flags) {
   add(app, "--output", "FILE",
       "Rows are appended there, and those there are not run again (NAME.jsonl); -: to stdout",
       [&flags](const std::string& text) { flags.output_path = text; });
-  add(app, "--summarize", "FILE", "Run nothing; print what the rows of this file say",
-      [&flags](const std::string& text) { flags.summarize_path = text; });
+  app.add_option("--summarize", flags.summarize_paths,
+                 "Run nothing; print what the rows of these files say together")
+      ->type_name("FILE...");
   add(app, "--device", "NAME,...",
       "Presets of fig2's curves (b300,h200); with --dry-run one, for the expected time",
       [&flags](const std::string& text) {
@@ -62,7 +63,7 @@ void check_inputs(const Options& options) {
   const InputOptions& input = options.input;
   const RunFlags& run = options.run;
   if (name == "skew") {
-    if (!options.experiment.summarize_path.empty()) return;
+    if (!options.experiment.summarize_paths.empty()) return;
     require(!input.inputs.empty(), "FILE or SPEC", "at least one histogram for skew", "none");
     require(!run.shape_text.empty(), "--shape", "a name or d=D,h=H for skew", "none");
     return;
@@ -127,7 +128,7 @@ void check_experiment(const Options& options) {
   }
   check_inputs(options);
   require(!options.output.json || flags.dry_run, "--json", "with --dry-run", "none of it");
-  require(flags.summarize_path.empty() || !flags.dry_run, "--summarize", "without --dry-run",
+  require(flags.summarize_paths.empty() || !flags.dry_run, "--summarize", "without --dry-run",
           "both");
   if (flags.name == "fig2") {
     const std::pair<const char*, bool> given[] = {
@@ -136,7 +137,7 @@ void check_experiment(const Options& options) {
         {"--trials", flags.design.trials > 0},
         {"--budget", flags.budget_seconds.has_value()},
         {"--process", flags.process.has_value()},
-        {"--summarize", !flags.summarize_path.empty()},
+        {"--summarize", !flags.summarize_paths.empty()},
         {"--backend", options.run.backend != BackendChoice::automatic}};
     for (const auto& [flag, is] : given) {
       require(!is, flag, "with an experiment that runs", "fig2, which is arithmetic");

@@ -113,10 +113,10 @@ struct ExperimentFlags {
   experiment::DesignOptions design;
   bool protocol_given = false, dry_run = false;
   std::optional<double> budget_seconds;
-  std::string output_path;              ///< Rows are appended there; "-": to stdout.
-  std::string summarize_path;           ///< Only tells what the rows of this file say; empty: runs.
-  std::vector<std::string> presets;     ///< Devices of fig2's curves.
-  std::optional<std::int64_t> process;  ///< Only the cases of this process, in this process.
+  std::string output_path;                   ///< Rows are appended there; "-": to stdout.
+  std::vector<std::string> summarize_paths;  ///< Only tells what their rows say; empty: runs.
+  std::vector<std::string> presets;          ///< Devices of fig2's curves.
+  std::optional<std::int64_t> process;       ///< Only the cases of this process, in this process.
 };
 
 struct ReportFlags {

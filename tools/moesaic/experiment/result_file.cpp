@@ -80,7 +80,8 @@ std::string StoredRow::factor(const std::string& name) const {
   return found == factors.end() ? "" : found->second;
 }
 
-ResultFile::ResultFile(const std::string& flag, const std::string& path) : path_(path) {
+void ResultFile::add(const std::string& flag, const std::string& path) {
+  path_ = path;
   std::ifstream file(path);
   std::string line;
   for (std::int64_t number = 1; file && std::getline(file, line); ++number) {

@@ -28,13 +28,16 @@ struct StoredRow {
   [[nodiscard]] std::string factor(const std::string& name) const;
 };
 
+/// The rows of one file, or of several that are read as one.
 class ResultFile {
  public:
   /// No rows.
   ResultFile() = default;
   /// A file that is not there has no rows. @throws Error{invalid_argument} naming `flag`, file and
   /// line for what is no row; a row that was cut off is left out with a warning.
-  ResultFile(const std::string& flag, const std::string& path);
+  ResultFile(const std::string& flag, const std::string& path) { add(flag, path); }
+  /// Rows of another file behind those that are there. @throws like the constructor.
+  void add(const std::string& flag, const std::string& path);
 
   [[nodiscard]] const std::vector<StoredRow>& rows() const { return rows_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
@@ -47,7 +50,7 @@ class ResultFile {
  private:
   void take(const std::string& line, const std::string& place);
 
-  std::string path_;
+  std::string path_;  ///< Of the last file.
   std::vector<StoredRow> rows_;
   std::set<RowPlace> places_;
   std::vector<std::string> warnings_;

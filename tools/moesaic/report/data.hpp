@@ -34,6 +34,11 @@ bool looks_like_results(const std::string& path);
 /// and for a file without rows.
 ResultFile read_results(const std::string& path);
 
+/// Files DIR/NAME.part1.jsonl, DIR/NAME.part2.jsonl, ... are one file in pieces: their rows in the
+/// order of the numbers as one, DIR/NAME.part*.jsonl, in the place of the first of them. A number
+/// that is missing is a warning. All other files stay as they are.
+std::vector<ResultFile> join_parts(std::vector<ResultFile> files);
+
 /// {"files": [...], "figures": [...]}: rows sorted into the figures that may show them together.
 /// Each figure has one kind, protocol and regime; each of its sets is one device of one file.
 /// `preset` settles predictions where several device presets have the peaks of a row.
