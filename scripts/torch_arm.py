@@ -147,7 +147,14 @@ def run_cases(cases, device, output, told=sys.stderr):
     circumstances = {"git": git_state(), "command": " ".join(sys.argv), **device.circumstances}
     left = [case for case in cases if case_place(case) not in there]
     torn = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
-    wrong, start = 0, time.monotonic()
+    wrong, start, spent = 0, time.monotonic(), {"prepare": 0.0, "check": 0.0, "timing": 0.0}
+
+    def spend(part, work, *arguments):
+        begin = time.monotonic()
+        result = work(*arguments)
+        spent[part] += time.monotonic() - begin
+        return result
+
     with path.open("a", encoding="utf-8") as file:
         if torn:
             file.write("\n")
@@ -156,19 +163,21 @@ def run_cases(cases, device, output, told=sys.stderr):
                 spent = time.monotonic() - start
                 more = f", {spent / done * (len(left) - done):.0f} s left" if done else ""
                 print(f"\rtorch {done + 1}/{len(left)}{more}: {case['case'][:60]}\033[K", end="", file=told, flush=True)
-            device.prepare(case)
-            check = device.check(case)
+            spend("prepare", device.prepare, case)
+            check = spend("check", device.check, case)
             if check["mismatches"]:
                 wrong += 1
                 print(f"torch_arm: {case['case']}: {check['mismatches']} of {check['elements']} elements wrong, not timed", file=told)
                 continue
-            sustained = case["timing"]["regime"] == "sustained"
-            times = device.sustained(case["timing"]) if sustained else device.burst(case["timing"])
+            times = spend("timing", device.sustained if case["timing"]["regime"] == "sustained" else device.burst, case["timing"])
             file.write(json.dumps(make_row(case, times, check, circumstances)) + "\n")
             file.flush()
     if told.isatty():
         print("\r\033[K", end="", file=told)
     print(f"torch_arm: {len(left) - wrong} rows appended to {path}, {len(cases) - len(left)} were there", file=told)
+    if left:
+        parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in spent.items())
+        print(f"torch_arm: {time.monotonic() - start:.1f} s: {parts}", file=told)
     return wrong
 
 

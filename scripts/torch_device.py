@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What torch_arm.py needs of PyTorch: operands, a check, times behind a gate, clocks through NVML where it is."""
+import functools
 import math
 import threading
 import time
@@ -10,7 +11,21 @@ import torch
 GROUPED_MM = getattr(torch.nn.functional, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
 ROWS_PER_EXPERT = 4  # checked: first, last and some between
 LOOK_SECONDS = 0.005
+# A gate holds the device while the host enqueues; of a Python that was busy elsewhere it is tried again with a longer one.
+LEAST_GATE_SECONDS, GATE_SECONDS_PER_PIECE, LONGER_GATE, GATE_TRIES = 0.005, 0.0002, 4, 4
+GATE_CYCLES_PER_SECOND = 2e9  # of torch.cuda._sleep; a slower clock holds longer
 THROTTLING = {0x4: "sw_power_cap", 0x8: "hw_slowdown", 0x20: "sw_thermal_slowdown", 0x40: "hw_thermal_slowdown", 0x80: "hw_power_brake"}
+
+
+@functools.lru_cache(maxsize=None)
+def nvml_device(uuid):
+    """NVML and its handle of the device, found once in a process; (None, None) without."""
+    try:
+        import pynvml
+        pynvml.nvmlInit()
+        return pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    except Exception:  # the package, the library or the right to look is missing: rows then have no clocks
+        return None, None
 
 
 class Looks:
@@ -18,11 +33,8 @@ class Looks:
 
     def __init__(self, uuid):
         self.samples, self.stopping, self.thread = [], threading.Event(), None
-        try:
-            import pynvml
-            pynvml.nvmlInit()
-            self.handle, self.nvml = pynvml.nvmlDeviceGetHandleByUUID(uuid), pynvml
-        except Exception:  # the package, the library or the right to look is missing: rows then have no clocks
+        self.nvml, self.handle = nvml_device(uuid)
+        if self.nvml is None:
             return
         self.thread = threading.Thread(target=self.look, daemon=True)
         self.thread.start()
@@ -103,9 +115,13 @@ class Device:
         self.y = GROUPED_MM(self.x, self.w.transpose(-2, -1), offs=self.offs)
 
     def check(self, case):
-        """Sampled rows of every expert against sums in double precision, by the bound of moesaic's contract."""
+        """Sampled rows of every expert against sums in double precision, by the bound of moesaic's contract.
+
+        All of it on the device, which is waited for once."""
         self.call()
-        elements, mismatches, worst, begin = 0, 0, 0.0, 0
+        elements, begin = 0, 0
+        mismatches = torch.zeros((), dtype=torch.int64, device=self.name)
+        worst = torch.zeros((), dtype=torch.float64, device=self.name)
         for expert, end in enumerate(self.host_offs):
             count = min(ROWS_PER_EXPERT, end - begin)
             if count:
@@ -116,10 +132,10 @@ class Device:
                 half_ulp = torch.exp2(torch.floor(torch.log2(want.abs().clamp_min(2.0 ** -126))) - 8)
                 share = (got - want).abs() / (64 * 2.0 ** -24 * sums + half_ulp)
                 elements += share.numel()
-                mismatches += int((~(share <= 1)).sum())
-                worst = max(worst, float(share.nan_to_num(math.inf).max()))
+                mismatches += (~(share <= 1)).sum()
+                worst = torch.maximum(worst, share.nan_to_num(math.inf).max())
             begin = end
-        return {"worst_element": worst, "elements": elements, "mismatches": mismatches}
+        return {"worst_element": float(worst), "elements": elements, "mismatches": int(mismatches)}
 
     def synchronize(self):
         if self.cuda:
@@ -137,9 +153,20 @@ class Device:
                 piece()
                 seconds.append(time.perf_counter() - start)
             return seconds
+        gate = max(LEAST_GATE_SECONDS, GATE_SECONDS_PER_PIECE * len(pieces))
+        for _ in range(GATE_TRIES):
+            seconds, enqueued = self.gated(pieces, gate)
+            # Past the gate the host must stay ahead of the device, or the times would hold its launches.
+            if enqueued <= max(0.8 * gate, 0.5 * sum(seconds)):
+                return seconds
+            gate *= LONGER_GATE
+        raise RuntimeError(f"expected work to be enqueued faster than it runs, took {enqueued:.3f} s for {sum(seconds):.3f} s of it")
+
+    def gated(self, pieces, gate):
+        """Seconds of every piece behind a gate of so many seconds, and of enqueueing them."""
         events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in pieces]
         torch.cuda.synchronize()
-        torch.cuda._sleep(100_000_000)  # about 50 ms: longer than it takes to enqueue what follows
+        torch.cuda._sleep(int(gate * GATE_CYCLES_PER_SECOND))
         start = time.perf_counter()
         for piece, (before, after) in zip(pieces, events):
             before.record()
@@ -147,11 +174,7 @@ class Device:
             after.record()
         enqueued = time.perf_counter() - start
         torch.cuda.synchronize()
-        seconds = [before.elapsed_time(after) / 1000 for before, after in events]
-        # Past the gate the host must stay ahead of the device, or the times would hold its launches.
-        if enqueued > max(0.04, 0.5 * sum(seconds)):
-            raise RuntimeError(f"expected work to be enqueued faster than it runs, took {enqueued:.3f} s for {sum(seconds):.3f} s of it")
-        return seconds
+        return [before.elapsed_time(after) / 1000 for before, after in events], enqueued
 
     def burst(self, timing):
         looks = self.looks()

@@ -76,6 +76,12 @@ class TorchArmTest(unittest.TestCase):
         self.assertEqual((row["routing"]["active_experts"], row["routing"]["max_rows"], row["routing"]["effective_experts"]), (2, 4, 2))
         self.assertAlmostEqual(row["derived"]["tflops_useful"] / (2 * 8 * 16 * 32 / 2.5e-6 * 1e-12), 1)
 
+    def test_it_says_where_the_time_went(self):
+        _, told = self.run_cases([case(0), case(1)])
+        self.assertRegex(told, r"2 rows appended .*, 0 were there\ntorch_arm: \d+\.\d s: prepare 0\.0 s, check 0\.0 s, timing 0\.0 s\n$")
+        _, told = self.run_cases([case(0)])
+        self.assertNotIn("prepare", told)
+
     def test_sustained_rows_say_their_regions(self):
         self.run_cases([case(0, "sustained")])
         row, = self.rows()
