@@ -12,6 +12,7 @@
 #include "math/pipeline_phase.hpp"
 #include "math/route_fault.hpp"
 #include "math/row_combine.hpp"
+#include "math/row_gather.hpp"
 #include "math/row_route.hpp"
 #include "math/short_exp.hpp"
 #include "math/smem_layout.hpp"
@@ -219,6 +220,14 @@ struct FastExp2 {
 };
 __global__ void panel_kernel(std::uint32_t* out, int lane, int block) {
   out[0] = panel_chunk(lane, block) + matrix_row(lane, block) + word_pair(lane, block);
+}
+
+__global__ void gather_kernel(std::uint32_t* out, const std::int32_t* x_rows, std::int64_t begin,
+                              int lines, int num_rows, int columns) {
+  const auto thread = static_cast<std::int32_t>(threadIdx.x);
+  const std::int32_t index = gathered_index(x_rows, begin, gather_line(thread, lines), lines);
+  out[gather_offset(thread, lines)] = static_cast<std::uint32_t>(
+      gathered_bytes(gathered_row(index, num_rows), gather_column(thread), columns));
 }
 
 __global__ void short_exp_kernel(float* out, float x) { out[0] = short_exp(x, FastExp2{}); }
