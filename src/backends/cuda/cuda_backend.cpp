@@ -100,7 +100,7 @@ class CudaBackend final : public Backend {
     static const std::vector<Sm90Grouped> instances = [] {
       std::vector<Sm90Grouped> products;
       for (const Instance& instance : kInstances) {
-        if (instance.config.epilogue == Epilogue::store) products.emplace_back(instance);
+        if (is_product(instance.config)) products.emplace_back(instance);
       }
       return products;
     }();

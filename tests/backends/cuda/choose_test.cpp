@@ -81,7 +81,7 @@ TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
     chosen.insert(choose_instance(problem).name);
   }
   for (const Instance& instance : kInstances) {
-    const bool product = instance.config.epilogue == Epilogue::store;  // the expert names its own
+    const bool product = is_product(instance.config);  // the expert names its own
     EXPECT_EQ(chosen.count(instance.name), product ? 1U : 0U) << instance.name;
   }
 }
@@ -196,7 +196,7 @@ TEST(Matches, SaysWhatAKernelIsCompiledFor) {
     const Support support = matches(instance, forward);
     const KernelConfig& c = instance.config;
     std::string part;
-    if (c.epilogue != Epilogue::store) {
+    if (!is_product(c)) {
       part = "SwiGLU expert";
     } else if (c.wgrad) {
       part = "computes wgrad";

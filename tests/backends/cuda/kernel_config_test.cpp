@@ -33,6 +33,7 @@ TEST(KernelConfig, NamesSayWhatIsCompiled) {
                                                                : "_rows_";
     name << (c.f32_out ? "f32" : "bf16") << what << c.tile_m << 'x' << c.tile_n;
     if (!c.wgrad) name << (c.b_mn_major ? "_mn" : "_k");
+    if (c.gather) name << "_gather";
     EXPECT_EQ(instance.name, name.str());
     EXPECT_TRUE(names.insert(instance.name).second) << instance.name << " twice";
   }
@@ -87,6 +88,26 @@ TEST(KernelConfig, TilesOfFewRows) {
   }
 }
 
+// Passes of 128 threads make whole panels: of a large tile, of few rows and fewest, of the rows
+// that a weight gradient contracts. A lane keeps one index of a tile.
+TEST(KernelConfig, GatheredRowsAreWholePasses) {
+  EXPECT_EQ(kWarpgroupThreads, math::kGatherThreads) << "all of the producer's";
+  EXPECT_EQ(kFewRows % math::kGatherLines, 0);
+  EXPECT_EQ(kFewestRows % math::kGatherLines, 0);
+  EXPECT_EQ(kBlockK % math::kGatherLines, 0);
+  int gathering = 0;
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    EXPECT_EQ(c.full_arrivals(), c.gather ? 129 : 1) << instance.name;
+    if (!c.gather) continue;
+    ++gathering;
+    EXPECT_EQ(c.tile_m, 32 * (math::kGatherThreads / 32)) << instance.name;
+    EXPECT_EQ(c.tile_n % 64, 0) << instance.name;
+    EXPECT_FALSE(is_product(c)) << instance.name << " reads what no GroupedGemm has";
+  }
+  EXPECT_EQ(gathering, 3) << "up and gate, and its weight gradient in two types";
+}
+
 TEST(KernelConfig, MemoryFitsAndIsAligned) {
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
@@ -102,8 +123,9 @@ TEST(KernelConfig, MemoryFitsAndIsAligned) {
   }
 }
 
-// Behind the barriers: a message per stage, read as two 16-byte words, and where rows are walked
-// through, the ends of every group of experts, of both kinds of tile.
+// Behind the barriers: a message per stage, read as two 16-byte words, where rows are walked
+// through, the ends of every group of experts, of both kinds of tile, and where they are gathered,
+// what the gathering warps are told.
 TEST(KernelConfig, MessagesAndTheTableLieBehindTheBarriers) {
   EXPECT_EQ(sizeof(TileMessage), 32U);
   EXPECT_EQ(offsetof(TileMessage, segment_begin), 16U) << "the second word";
@@ -118,7 +140,9 @@ TEST(KernelConfig, MessagesAndTheTableLieBehindTheBarriers) {
     EXPECT_EQ(c.table_begin(), c.messages_begin() + c.stages * 32) << instance.name;
     EXPECT_EQ(c.table_begin() % static_cast<std::int64_t>(alignof(GroupTable)), 0);
     const std::int64_t table = c.wgrad ? 0 : static_cast<std::int64_t>(sizeof(GroupTable));
-    EXPECT_EQ(c.smem_bytes(), c.table_begin() + table) << instance.name;
+    EXPECT_EQ(c.gather_begin(), c.table_begin() + table) << instance.name;
+    EXPECT_EQ(c.gather_begin() % 16, 0) << instance.name;
+    EXPECT_EQ(c.smem_bytes(), c.gather_begin() + (c.gather ? kGatherSlots * 16 : 0));
   }
 }
 

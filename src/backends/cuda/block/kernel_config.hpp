@@ -7,6 +7,7 @@
 
 #include "backends/cuda/block/activation_layout.hpp"
 #include "math/integer.hpp"
+#include "math/row_gather.hpp"
 #include "math/smem_layout.hpp"
 #include "math/tile_counters.hpp"
 #include "math/tile_scheduler.hpp"
@@ -55,6 +56,15 @@ struct TileMessage {
 };
 static_assert(sizeof(TileMessage) == 32, "two 16-byte words");
 
+/// What the first producer warp tells the three others of a tile whose rows are gathered.
+struct GatherTile {
+  TileMessage::Kind kind;
+  std::int32_t begin, rows;  ///< Rows of the buffer: of the tile, or in wgrad of the segment.
+  std::int32_t column;       ///< wgrad: of the tile, among those of x.
+};
+static_assert(sizeof(GatherTile) == 16, "one 16-byte word");
+inline constexpr int kGatherSlots = 2;  ///< One is written while the other may still be read.
+
 /// What becomes of a tile's sums.
 enum class Epilogue : std::uint8_t {
   store,    ///< Rounded and stored.
@@ -71,6 +81,7 @@ struct KernelConfig {
   bool b_mn_major = false;  ///< b is contiguous along N (wgrad: always, for both operands).
   bool f32_out = false;
   Epilogue epilogue = Epilogue::store;
+  bool gather = false;  ///< Rows of x lie anywhere: of swiglu's a, or of wgrad's b.
 
   [[nodiscard]] MOESAIC_HD constexpr int rows_per_warpgroup() const {
     return tile_m / kConsumerWarpgroups;
@@ -90,15 +101,26 @@ struct KernelConfig {
          .staging_bytes = std::int64_t{kConsumerWarps} * kStagingPanels * kPanelBytes,
          .num_barriers = std::int64_t{2} * stages});
   }
-  /// Behind the barriers: a message per stage, then the walk's table.
+  /// Whether an operand comes by copy boxes; else its rows are gathered.
+  [[nodiscard]] MOESAIC_HD constexpr bool boxes_of_a() const { return !gather || wgrad; }
+  [[nodiscard]] MOESAIC_HD constexpr bool boxes_of_b() const { return !gather || !wgrad; }
+  /// What fills a stage: the lane that issues the bulk copies, and every thread that copies rows.
+  [[nodiscard]] MOESAIC_HD constexpr int full_arrivals() const {
+    return gather ? 1 + math::kGatherThreads : 1;
+  }
+  /// Behind the barriers: a message per stage, the walk's table, what gathering warps are told.
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t messages_begin() const {
     return math::round_up<std::int64_t>(smem().total_bytes, 16);
   }
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t table_begin() const {
     return messages_begin() + stages * static_cast<std::int64_t>(sizeof(TileMessage));
   }
-  [[nodiscard]] MOESAIC_HD constexpr std::int64_t smem_bytes() const {
+  [[nodiscard]] MOESAIC_HD constexpr std::int64_t gather_begin() const {
     return table_begin() + (wgrad ? 0 : static_cast<std::int64_t>(sizeof(GroupTable)));
+  }
+  [[nodiscard]] MOESAIC_HD constexpr std::int64_t smem_bytes() const {
+    return gather_begin() +
+           (gather ? kGatherSlots * static_cast<std::int64_t>(sizeof(GatherTile)) : 0);
   }
   bool operator==(const KernelConfig&) const = default;
 };
@@ -116,6 +138,15 @@ struct ExpertParams {
   void* u = nullptr;              ///< swiglu: U, or null; dswiglu: dU.
   void* h_out = nullptr;          ///< H; dswiglu: or null.
   std::int64_t saved_u_stride = 0, u_stride = 0, h_stride = 0;
+};
+
+/// gather: x [num_rows, columns], and which of its rows every row of the buffer is.
+struct GatherParams {
+  const void* x = nullptr;
+  const std::int32_t* x_rows = nullptr;
+  std::int64_t x_row_bytes = 0;  ///< From one row to the next.
+  std::int32_t num_rows = 0;
+  std::int32_t columns = 0;
 };
 
 /// Run-time half of a launch. Tensor maps are passed beside it.
@@ -137,6 +168,7 @@ struct KernelParams {
   std::int32_t num_experts = 0;
   std::int64_t done_rows = 0;  ///< Per expert, by a padded batch before; see Sm90Gemm::enqueue.
   ExpertParams expert{};
+  GatherParams gather{};
 };
 
 /// A ragged tensor map has two extra dimensions, so that one map clips at the end of any segment:

@@ -15,6 +15,22 @@ namespace moesaic::backends::cuda {
 template <KernelConfig kConfig>
 using RingState = math::PipelineState<kConfig.stages>;
 
+/// Waits until a stage is full and may be multiplied.
+///
+/// Gathered rows come by cp.async, that is through the generic proxy, and wgmma reads through the
+/// async proxy: a proxy fence must lie on the way from write to read. The copies arrive at the
+/// barrier by themselves when they are complete, so that no thread that copies could put one
+/// between completion and arrival. Any place on that way will do: here it comes after the wait that
+/// observes the arrival and before the wgmmas, in every warp that issues them. The way back needs
+/// none: that a wgmma is complete, as wgmma_wait() observes, orders its reads before what the
+/// generic proxy writes after release_stage() and the producer's wait.
+template <KernelConfig kConfig>
+__device__ __forceinline__ void wait_for_operands(const Ring<kConfig>& ring,
+                                                  const RingState<kConfig>& state) {
+  ptx::barrier_wait(ring.full(state.stage), state.phase);
+  if constexpr (kConfig.gather) ptx::fence_async_proxy();
+}
+
 /// Issues the multiplications of one stage of a large tile: this warpgroup's 64 rows by kColumns
 /// columns from kFirst on.
 template <int kFirst, int kColumns, KernelConfig kConfig>
@@ -67,7 +83,7 @@ __device__ __forceinline__ void multiply_stages(const Ring<kConfig>& ring,
                                                 bool starts, const Load& load,
                                                 const Multiply& multiply) {
   for (int k_block = 0; k_block < k_blocks; ++k_block) {
-    ptx::barrier_wait(ring.full(state.stage), state.phase);
+    wait_for_operands<kConfig>(ring, state);
     const auto loaded = load(state.stage);
     ptx::wgmma_fence();
     multiply(state.stage, loaded, starts && k_block == 0);

@@ -47,7 +47,7 @@ __device__ __forceinline__ void load_paired_lines(const CUtensorMap* map, std::u
 
 /// Forward, dgrad: rows of a, columns of b (half of them for half a tile), one step of the
 /// contraction. Rows past the segment are someone else's or past the buffer; they only make rows
-/// that are not stored.
+/// that are not stored. Rows that are gathered are not copied here: see row_gather.cuh.
 template <KernelConfig kConfig>
 __device__ __forceinline__ void load_row_stage(const TensorMaps& maps, const KernelParams& params,
                                                const Ring<kConfig>& ring, int stage,
@@ -58,9 +58,11 @@ __device__ __forceinline__ void load_row_stage(const TensorMaps& maps, const Ker
   const int k = k_block * kBlockK;
   const int column = static_cast<int>(tile.column_begin);
   ptx::barrier_arrive_expect(
-      full,
-      static_cast<std::uint32_t>(kMap.a_bytes + (tile.half ? kMap.b_bytes / 2 : kMap.b_bytes)));
-  ptx::load_box<2>(ring.a(stage), &maps.a, full, {k, static_cast<int>(tile.row_begin)});
+      full, static_cast<std::uint32_t>((kConfig.boxes_of_a() ? kMap.a_bytes : 0) +
+                                       (tile.half ? kMap.b_bytes / 2 : kMap.b_bytes)));
+  if constexpr (kConfig.boxes_of_a()) {
+    ptx::load_box<2>(ring.a(stage), &maps.a, full, {k, static_cast<int>(tile.row_begin)});
+  }
   const CUtensorMap* columns_map = tile.half ? &maps.b_few : &maps.b;
   if constexpr (kConfig.epilogue == Epilogue::swiglu) {
     load_paired_lines<64>(&maps.b, ring.b(stage), full, k, column / 2, tile.expert,
@@ -90,7 +92,7 @@ __device__ __forceinline__ void load_few_rows_stage(const TensorMaps& maps,
   const std::uint32_t row_bytes = (fewest ? kFewestRows : kFewRows) * 128U;
   const std::uint32_t full = ring.full(stage);
   const int column = static_cast<int>(tile.column_begin);
-  ptx::barrier_arrive_expect(full, 2 * (row_bytes + kFewBBytes));
+  ptx::barrier_arrive_expect(full, 2 * ((kConfig.boxes_of_a() ? row_bytes : 0) + kFewBBytes));
 #pragma unroll
   for (int panel = 0; panel < 2; ++panel) {
     const int k = k_block * kFewBlockK + panel * kBlockK;
@@ -103,8 +105,10 @@ __device__ __forceinline__ void load_few_rows_stage(const TensorMaps& maps,
       load_weight_columns<kFewColumns>(&maps.b_few, params.b_panels, b, full, k, column,
                                        tile.expert, policy);
     }
-    ptx::load_box<2>(ring.a(stage) + static_cast<std::uint32_t>(panel) * kFewABytes, rows_map, full,
-                     {k, static_cast<int>(tile.row_begin)});
+    if constexpr (kConfig.boxes_of_a()) {
+      ptx::load_box<2>(ring.a(stage) + static_cast<std::uint32_t>(panel) * kFewABytes, rows_map,
+                       full, {k, static_cast<int>(tile.row_begin)});
+    }
   }
 }
 
@@ -142,15 +146,18 @@ __device__ __forceinline__ void load_weight_stage(const TensorMaps& maps,
   const std::uint32_t full = ring.full(stage);
   const RaggedCoordinates at = ragged(tile.rows.begin, tile.rows.rows(), row_block * kBlockK);
   const int column = static_cast<int>(tile.k_begin);
+  const std::int64_t b_bytes = tile.half ? kMap.b_bytes / 2 : kMap.b_bytes;
   ptx::barrier_arrive_expect(
-      full,
-      static_cast<std::uint32_t>(kMap.a_bytes + (tile.half ? kMap.b_bytes / 2 : kMap.b_bytes)));
+      full, static_cast<std::uint32_t>(kMap.a_bytes + (kConfig.boxes_of_b() ? b_bytes : 0)));
   load_ragged<kConfig.tile_m>(&maps.a, params.a_panels, ring.a(stage), full, at,
                               static_cast<int>(tile.n_begin));
-  if (tile.half) {
-    load_ragged<kConfig.tile_n / 2>(&maps.b_few, params.b_panels, ring.b(stage), full, at, column);
-  } else {
-    load_ragged<kConfig.tile_n>(&maps.b, params.b_panels, ring.b(stage), full, at, column);
+  if constexpr (kConfig.boxes_of_b()) {
+    if (tile.half) {
+      load_ragged<kConfig.tile_n / 2>(&maps.b_few, params.b_panels, ring.b(stage), full, at,
+                                      column);
+    } else {
+      load_ragged<kConfig.tile_n>(&maps.b, params.b_panels, ring.b(stage), full, at, column);
+    }
   }
 }
 
@@ -243,6 +250,26 @@ __device__ __forceinline__ void load_saved_u(const ExpertMaps& maps, const Kerne
   }
 }
 
+/// What one lane does for a stage: tells the consumers of the tile in its first, copies operands.
+template <KernelConfig kConfig, class Tile>
+__device__ __forceinline__ void fill_stage(const MapsOf<kConfig.epilogue>& maps,
+                                           const KernelParams& params, const Ring<kConfig>& ring,
+                                           int stage, const Tile& tile, const TileMessage& message,
+                                           int k_block, std::uint64_t policy) {
+  if (k_block == 0) send(ring.message(stage), message);
+  if constexpr (kConfig.wgrad) {
+    if (message.k_blocks > 0) {
+      load_weight_stage<kConfig>(maps, params, ring, stage, tile, k_block);
+    } else {
+      ptx::barrier_arrive(ring.full(stage));
+    }
+  } else if (message.kind == TileMessage::few) {
+    load_few_rows_stage<kConfig>(maps, params, ring, stage, tile, k_block, policy);
+  } else {
+    load_row_stage<kConfig>(maps, params, ring, stage, tile, k_block, policy);
+  }
+}
+
 /// Tells the consumers of a tile and loads its stages.
 template <KernelConfig kConfig, class Tile>
 __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
@@ -250,7 +277,6 @@ __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
                                           math::PipelineState<kConfig.stages>& state,
                                           const Tile& tile) {
   const TileMessage message = describe(params, tile);
-  const bool few = message.kind == TileMessage::few;
   // A tile without stages of its own takes one for its message.
   const int stages = math::max(message.k_blocks, 1);
   std::uint64_t policy = 0;
@@ -258,24 +284,13 @@ __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
   for (int k_block = 0; k_block < stages; ++k_block) {
     ptx::barrier_wait(ring.empty(state.stage), math::producer_parity(state.phase));
     if (ptx::elect_one()) {
-      if (k_block == 0) send(ring.message(state.stage), message);
-      if constexpr (kConfig.wgrad) {
-        if (message.k_blocks > 0) {
-          load_weight_stage<kConfig>(maps, params, ring, state.stage, tile, k_block);
-        } else {
-          ptx::barrier_arrive(ring.full(state.stage));
-        }
-      } else if (few) {
-        load_few_rows_stage<kConfig>(maps, params, ring, state.stage, tile, k_block, policy);
-      } else {
-        load_row_stage<kConfig>(maps, params, ring, state.stage, tile, k_block, policy);
-      }
+      fill_stage<kConfig>(maps, params, ring, state.stage, tile, message, k_block, policy);
     }
     __syncwarp();
     state.advance();
   }
   if constexpr (kConfig.epilogue == Epilogue::dswiglu) {
-    if (!few) load_saved_u<kConfig>(maps, params, ring, state, tile);
+    if (message.kind != TileMessage::few) load_saved_u<kConfig>(maps, params, ring, state, tile);
   }
 }
 
@@ -291,13 +306,13 @@ __device__ __forceinline__ void send_end(const Ring<kConfig>& ring,
 
 /// The producer warp's life in forward and dgrad. Whole large tiles are equally long: every CTA
 /// takes each gridDim.x-th, so that CTAs side by side share columns of b at the same time; that
-/// saves energy (NB-0005). The smaller ones that follow go to whoever is free.
-template <KernelConfig kConfig>
+/// saves energy (NB-0005). The smaller ones that follow go to whoever is free. `loading` is where
+/// it is in the ring, or leads three other warps: see begin_loading().
+template <KernelConfig kConfig, class Loading>
 __device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& maps,
                                              const KernelParams& params, const Ring<kConfig>& ring,
                                              const math::RowTileGrid<std::int32_t>& grid,
-                                             const GroupTable& table) {
-  math::PipelineState<kConfig.stages> state;
+                                             const GroupTable& table, Loading loading) {
   TileQueue queue(*params.counters);
   RowTileWalk walk(params, grid, table);
   std::int64_t index = blockIdx.x;
@@ -306,20 +321,19 @@ __device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& map
     const bool shared = index >= walk.first_small();
     if (shared) queue.ask();
     // The right half of a tile may lie past the last column.
-    if (tile.columns > 0) load_tile<kConfig>(maps, params, ring, state, tile);
+    if (tile.columns > 0) load_tile<kConfig>(maps, params, ring, loading, tile);
     index = shared ? walk.first_small() + gridDim.x + queue.answer() : index + gridDim.x;
     tile = walk.find(index);
   }
   queue.leave();
-  send_end<kConfig>(ring, state);
+  send_end<kConfig>(ring, loading);
 }
 
 /// The same in wgrad. Where lengths differ, the tiles go to whoever is free, the longest first.
 /// Else every CTA takes each gridDim.x-th, and the last round's are halved as in forward.
-template <KernelConfig kConfig>
+template <KernelConfig kConfig, class Loading>
 __device__ __forceinline__ void produce_weights(const TensorMaps& maps, const KernelParams& params,
-                                                const Ring<kConfig>& ring) {
-  math::PipelineState<kConfig.stages> state;
+                                                const Ring<kConfig>& ring, Loading loading) {
   TileQueue queue(*params.counters);
   WeightTileWalk walk(params);
   const bool shared = !walk.same_length();
@@ -332,13 +346,13 @@ __device__ __forceinline__ void produce_weights(const TensorMaps& maps, const Ke
     if (shared) queue.ask();
     if (place.side >= 0) tile = math::half_of(tile, params.weights, place.side);
     // The right half of a tile may lie past the last column.
-    if (tile.k_count > 0) load_tile<kConfig>(maps, params, ring, state, tile);
+    if (tile.k_count > 0) load_tile<kConfig>(maps, params, ring, loading, tile);
     index = shared ? gridDim.x + queue.answer() : index + gridDim.x;
     place = math::place_of(tiles, index);
     tile = walk.find(place.tile);
   }
   queue.leave();
-  send_end<kConfig>(ring, state);
+  send_end<kConfig>(ring, loading);
 }
 
 }  // namespace moesaic::backends::cuda

@@ -42,6 +42,10 @@ struct Ring {
     return base + static_cast<std::uint32_t>(kConfig.messages_begin()) +
            static_cast<std::uint32_t>(stage) * static_cast<std::uint32_t>(sizeof(TileMessage));
   }
+  [[nodiscard]] __device__ std::uint32_t gather_tile(int slot) const {
+    return base + static_cast<std::uint32_t>(kConfig.gather_begin()) +
+           static_cast<std::uint32_t>(slot) * static_cast<std::uint32_t>(sizeof(GatherTile));
+  }
   /// The staged panels of a consumer warp, 0 to 7.
   [[nodiscard]] __device__ std::uint32_t staging(int warp) const {
     constexpr math::SmemMap kMap = kConfig.smem();

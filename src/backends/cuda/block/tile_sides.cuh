@@ -94,8 +94,8 @@ class TileSides {
       const RingState<kConfig>& state) const {
     RingState<kConfig> second = state;
     second.advance();
-    ptx::barrier_wait(ring_.full(state.stage), state.phase);
-    ptx::barrier_wait(ring_.full(second.stage), second.phase);
+    wait_for_operands<kConfig>(ring_, state);
+    wait_for_operands<kConfig>(ring_, second);
     return second;
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grouped product on sm_90a: persistent CTAs, each of which finds its tiles in the offsets by
-// itself. Warpgroup 0 loads (and zeroes the tail, and records faults), warpgroups 1
-// and 2 multiply and store.
+// itself. Warpgroup 0 loads (and zeroes the tail, and records faults), one warp of it or, where
+// rows are gathered, all four; warpgroups 1 and 2 multiply and store.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "backends/cuda/block/large_tile.cuh"
 #include "backends/cuda/block/mainloop.cuh"
 #include "backends/cuda/block/producer.cuh"
+#include "backends/cuda/block/row_gather.cuh"
 #include "backends/cuda/block/swiglu_store.cuh"
 
 namespace moesaic::backends::cuda {
@@ -168,15 +169,15 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     ptx::prefetch_l2(params.offs);  // no read of what may still be written: L2 has the last word
     for (int stage = 0; stage < kConfig.stages; ++stage) {
-      ptx::barrier_init(ring.full(stage), 1);
+      ptx::barrier_init(ring.full(stage), kConfig.full_arrivals());
       ptx::barrier_init(ring.empty(stage), kConsumerWarps);
     }
     ptx::fence_barrier_init();
-    ptx::prefetch_tensor_map(&maps.a);
-    ptx::prefetch_tensor_map(&maps.b);
+    if constexpr (kConfig.boxes_of_a()) ptx::prefetch_tensor_map(&maps.a);
+    if constexpr (kConfig.boxes_of_b()) ptx::prefetch_tensor_map(&maps.b);
     ptx::prefetch_tensor_map(&maps.d);
-    ptx::prefetch_tensor_map(&maps.b_few);
-    if constexpr (!kConfig.wgrad) {
+    if constexpr (kConfig.boxes_of_b()) ptx::prefetch_tensor_map(&maps.b_few);
+    if constexpr (kConfig.boxes_of_a() && !kConfig.wgrad) {
       ptx::prefetch_tensor_map(&maps.a_few);
       ptx::prefetch_tensor_map(&maps.a_fewest);
     }
@@ -195,11 +196,15 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   if (warp < 4) {
     ptx::registers_release<kProducerRegisters>();
+    if constexpr (kConfig.gather) {
+      if (warp != 0) follow<kConfig>(params, ring);
+    }
     if (warp == 0) {
       if constexpr (kConfig.wgrad) {
-        produce_weights<kConfig>(maps, params, ring);
+        produce_weights<kConfig>(maps, params, ring, begin_loading<kConfig>(params, ring));
       } else {
-        produce_rows<kConfig>(maps, params, ring, grid, table);
+        produce_rows<kConfig>(maps, params, ring, grid, table,
+                              begin_loading<kConfig>(params, ring));
       }
     } else if (warp == 1) {
       if (blockIdx.x == 0) record_faults(params);

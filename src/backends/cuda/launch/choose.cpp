@@ -66,7 +66,7 @@ Support supports_sizes(Format format, int num_experts, std::int64_t max_rows,
 Support matches(const Instance& instance, const GroupedGemmProblem& problem) {
   const KernelConfig& config = instance.config;
   const bool wgrad = problem.pass == Pass::wgrad;
-  if (config.epilogue != Epilogue::store) {
+  if (!is_product(config)) {
     return {false, "it computes a part of the SwiGLU expert"};
   }
   if (config.wgrad != wgrad) {

@@ -27,6 +27,11 @@ inline constexpr std::array kInstances = {
 };
 #undef MOESAIC_SM90_INSTANCE
 
+/// One that computes a grouped product as such, and no part of an expert.
+constexpr bool is_product(const KernelConfig& config) {
+  return config.epilogue == Epilogue::store && !config.gather;
+}
+
 constexpr bool all_fit() {
   for (const Instance& instance : kInstances) {
     const KernelConfig& config = instance.config;
@@ -35,7 +40,11 @@ constexpr bool all_fit() {
     // stage.
     const bool boxes = config.rows_per_warpgroup() == 64 && config.tile_n == 2 * kFewColumns &&
                        config.tile_m >= 2 * kFewRows;
-    if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes) return false;
+    // Rows that are gathered are x's, and a tail is zeroed by warps that gather.
+    const bool gathers = !config.gather || config.wgrad || config.epilogue == Epilogue::swiglu;
+    if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes || !gathers) {
+      return false;
+    }
   }
   return true;
 }
@@ -49,8 +58,8 @@ constexpr bool all_served() {
         bool served = wgrad && !b_mn_major;  // wgrad has one layout
         for (const Instance& instance : kInstances) {
           const KernelConfig& config = instance.config;
-          served = served || (config.wgrad == wgrad && config.f32_out == f32_out &&
-                              config.b_mn_major == b_mn_major);
+          served = served || (is_product(config) && config.wgrad == wgrad &&
+                              config.f32_out == f32_out && config.b_mn_major == b_mn_major);
         }
         if (!served) return false;
       }
