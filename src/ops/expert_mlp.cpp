@@ -3,122 +3,15 @@
 
 #include "moesaic/expert_mlp.hpp"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
-#include "core/sizes.hpp"
 #include "core/validate.hpp"
-#include "core/workspace_header.hpp"
 #include "dispatch/backend_list.hpp"
-#include "math/integer.hpp"
 #include "ops/expert_mlp_checks.hpp"
+#include "ops/expert_mlp_plan.hpp"
 
 namespace moesaic {
-namespace detail {
-namespace {
-
-/// Workspace that products may share, since they run in turn.
-std::int64_t largest(std::size_t least, std::initializer_list<const GroupedGemm*> products) {
-  std::size_t most = least;
-  for (const GroupedGemm* product : products) {
-    most = std::max(most, product->workspace_bytes());
-  }
-  return math::round_up<std::int64_t>(static_cast<std::int64_t>(most), kWorkspaceAlignment);
-}
-
-/// A dense [M, columns] matrix in a workspace.
-std::int64_t matrix_bytes(const ExpertMlpProblem& mlp, std::int64_t columns, DType dtype) {
-  return core::checked_bytes("max_rows", {mlp.max_rows, columns, size_bytes(dtype)});
-}
-std::int64_t matrix_bytes(const ExpertMlpProblem& mlp, std::int64_t columns) {
-  return matrix_bytes(mlp, columns, core::operand_dtype(mlp.format));
-}
-
-/// [shared by the products inside, kept between calls | intermediates, which may lie apart]
-struct WorkspaceSizes {
-  std::int64_t products = 0, scratch = 0, total = 0;
-};
-
-}  // namespace
-
-class ExpertMlpImpl {
- public:
-  ExpertMlpImpl(const ExpertMlpProblem& mlp, const DeviceInfo& device, const PlanOptions& options)
-      : problem(mlp),
-        device_info(device),
-        threads(std::max(1, device.num_sms)),
-        up(GroupedGemm::plan(product(Pass::forward, 2 * mlp.h, mlp.d, Tail::leave), device,
-                             options)),
-        down(GroupedGemm::plan(down_product(), device, options)),
-        dh(GroupedGemm::plan(product(Pass::dgrad, mlp.d, mlp.h, Tail::leave), device, options)),
-        dx(GroupedGemm::plan(product(Pass::dgrad, 2 * mlp.h, mlp.d, mlp.tail), device, options)),
-        dw_up(GroupedGemm::plan(product(Pass::wgrad, 2 * mlp.h, mlp.d, Tail::leave), device,
-                                options)),
-        dw_down(
-            GroupedGemm::plan(product(Pass::wgrad, mlp.d, mlp.h, Tail::leave), device, options)) {
-    if (options.num_sms > 0) {
-      threads = std::min(threads, options.num_sms);
-    }
-    if (!options.implementation && !mlp.row_weights) {  // what is fused knows no weights
-      DeviceInfo usable = device;
-      usable.num_sms = threads;
-      fused = dispatch::activation_backend(device.device.kind).fused_expert(mlp, usable);
-    }
-    const std::int64_t wide = matrix_bytes(mlp, 2 * mlp.h);
-    const std::int64_t narrow = matrix_bytes(mlp, mlp.h);
-    const std::int64_t again = mlp.activations == Activations::recompute ? wide : 0;
-    const std::size_t header = fused == nullptr ? 0 : fused->workspace_bytes();
-    forward_sizes.products = largest(header, {&up, &down});
-    backward_sizes.products = largest(header, {&up, &dh, &dx, &dw_up, &dw_down});
-    const std::int64_t sums = mlp.row_weights ? matrix_bytes(mlp, mlp.d, DType::f32) : 0;
-    // What is fused makes neither U in forward, where it is not kept, nor dH. Sums take U's place.
-    forward_sizes.scratch = core::checked_total_bytes(
-        "max_rows", {std::max(fused == nullptr ? again : 0, sums), narrow});
-    backward_sizes.scratch =
-        core::checked_total_bytes("max_rows", {wide, again, narrow, fused == nullptr ? narrow : 0});
-    for (WorkspaceSizes* sizes : {&forward_sizes, &backward_sizes}) {
-      sizes->total = core::checked_total_bytes("max_rows", {sizes->products, sizes->scratch});
-    }
-  }
-
-  [[nodiscard]] GroupedGemmProblem product(Pass pass, std::int64_t n, std::int64_t k,
-                                           Tail tail) const {
-    GroupedGemmProblem gemm;
-    gemm.pass = pass;
-    gemm.format = problem.format;
-    gemm.d_dtype = pass == Pass::wgrad ? problem.wgrad_dtype : core::operand_dtype(problem.format);
-    gemm.num_experts = problem.num_experts;
-    gemm.max_rows = problem.max_rows;
-    gemm.n = n;
-    gemm.k = k;
-    gemm.accumulate = pass == Pass::wgrad && problem.accumulate_wgrad;
-    gemm.tail = tail;
-    gemm.strategy = problem.strategy;
-    gemm.capacity = problem.capacity;
-    return gemm;
-  }
-
-  /// Of y, or of what becomes y times the weights of its rows.
-  [[nodiscard]] GroupedGemmProblem down_product() const {
-    GroupedGemmProblem gemm = product(Pass::forward, problem.d, problem.h,
-                                      problem.row_weights ? Tail::leave : problem.tail);
-    if (problem.row_weights) {
-      gemm.d_dtype = DType::f32;
-    }
-    return gemm;
-  }
-
-  ExpertMlpProblem problem;
-  DeviceInfo device_info;
-  int threads;
-  GroupedGemm up, down, dh, dx, dw_up, dw_down;
-  std::unique_ptr<const backends::FusedExpert> fused;  // or null: products and activation apart
-  WorkspaceSizes forward_sizes, backward_sizes;
-};
-
-}  // namespace detail
-
 namespace {
 
 using Impl = detail::ExpertMlpImpl;
