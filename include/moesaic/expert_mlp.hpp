@@ -27,9 +27,17 @@ enum class Activations : std::uint8_t {
   recompute,  ///< Nothing but x is kept; backward computes U again (4*M*d*h more FLOPs).
 };
 
+/// Which row of x each row of the buffer is.
+enum class XRows : std::uint8_t {
+  in_order,  ///< x is [M, d]: row m is its row m.
+  indexed,   ///< x is [T, d]: row m is its row x_rows[m]. Read there; copied where no kernel can.
+  copied,    ///< The same, copied whatever can: what `indexed` is compared with.
+};
+
 /// The enumerator's own word: "up_gate", "save", …
 std::string_view name(UpGateOrder order) noexcept;
 std::string_view name(Activations mode) noexcept;
+std::string_view name(XRows rows) noexcept;
 
 /// An expert MLP without its data. M = `max_rows` is the buffers' capacity, not the rows routed.
 struct ExpertMlpProblem {
@@ -43,12 +51,13 @@ struct ExpertMlpProblem {
   DType wgrad_dtype = DType::bf16;  ///< Of dw_up_gate and dw_down; f32 for an f32 problem.
   bool accumulate_wgrad = false;    ///< dw += result.
   bool row_weights = false;         ///< Rows of y have weights; y goes through an FP32 [M, d].
+  XRows x_rows = XRows::in_order;
   Strategy strategy = Strategy::grouped;
   Capacity capacity{};
 };
 
-/// Layouts: x [M, d], w_up_gate [E, 2h, d], w_down [E, d, h], offs int32 [E], y [M, d], u [M, 2h],
-/// row_weights f32 [M].
+/// Layouts: x [M, d] (or [T, d], see XRows), w_up_gate [E, 2h, d], w_down [E, d, h], offs int32
+/// [E], y [M, d], u [M, 2h], row_weights f32 [M], x_rows int32 [M].
 struct ExpertMlpForwardArgs {
   ConstTensorView x, w_up_gate, w_down, offs;
   TensorView y;
@@ -59,12 +68,17 @@ struct ExpertMlpForwardArgs {
   /// What row r of y is multiplied by before it is rounded. Required with the problem's
   /// `row_weights`, else empty. Read of rows of valid segments alone.
   ConstTensorView row_weights{};
+  /// Required unless the problem's `x_rows` is in_order, else empty. A row of x may come any number
+  /// of times; an index outside of x is a row of zeros. Of rows at or past the last segment's end
+  /// none is read.
+  ConstTensorView x_rows{};
 };
 
 /// dx [M, d], dw_up_gate [E, 2h, d], dw_down [E, d, h]. dx may be the very memory of x: both weight
 /// gradients are computed before dx is written. Tail rows of x, u, dy and row_weights never reach a
 /// gradient. A gradient of rank 0 is not wanted, and what only it needs is not computed; one is
-/// wanted.
+/// wanted. With `x_rows`, dx is still [M, d], of the rows; a row of x has the sum of those that it
+/// is, which is the caller's, and dx lies apart from x.
 struct ExpertMlpBackwardArgs {
   ConstTensorView dy, x, w_up_gate, w_down, offs;
   ConstTensorView u{};  ///< What forward kept; empty with `recompute`.
@@ -74,6 +88,7 @@ struct ExpertMlpBackwardArgs {
   /// f32 [M]: dy_r · (what y_r was before its weight), summed in FP32 from dh and unrounded h in
   /// one order. Rows of no segment as the problem's `tail` says.
   TensorView drow_weights{};
+  ConstTensorView x_rows{};  ///< Those of forward.
 };
 
 namespace detail {
@@ -89,6 +104,9 @@ class ExpertMlp {
 
   [[nodiscard]] const ExpertMlpProblem& problem() const noexcept;
   [[nodiscard]] std::string implementation() const;  ///< Of the product of up and gate.
+  /// With x_rows: whether a call copies the rows of x into its scratch, M*d elements, and reads
+  /// them there.
+  [[nodiscard]] bool copies_x() const noexcept;
   [[nodiscard]] std::size_t forward_workspace_bytes() const noexcept;
   [[nodiscard]] std::size_t backward_workspace_bytes() const noexcept;
   /// The part of the workspace's bytes that holds intermediates: of any content, and needed only

@@ -36,6 +36,10 @@ void Backend::scale_rows(const ScaleRowsArgs& /*args*/, const Stream& /*stream*/
               "scale_rows: backend " + status().name + " has no activation");
 }
 
+void Backend::take_rows(const TakeRowsArgs& /*args*/, const Stream& /*stream*/) const {
+  throw Error(ErrorCode::unsupported, "take_rows: backend " + status().name + " has no activation");
+}
+
 std::unique_ptr<const FusedExpert> Backend::fused_expert(const ExpertMlpProblem& /*problem*/,
                                                          const DeviceInfo& /*device*/) const {
   return nullptr;

@@ -83,11 +83,28 @@ struct ScaleRowsArgs {
   int threads = 1;  ///< As in ActivationArgs.
 };
 
+/// Row m of `rows` = row x_rows[m] of x, zeros for an index outside of it, for the rows of valid
+/// segments.
+struct TakeRowsArgs {
+  ConstTensorView x;       ///< [T, d] of the format's type.
+  ConstTensorView x_rows;  ///< i32 [M]
+  ConstTensorView offs;
+  TensorView rows;  ///< [M, d] of the same type, dense.
+  int threads = 1;  ///< As in ActivationArgs.
+};
+
 /// U = x W_ug^T and H = up * silu(gate) in one launch. Layouts as in ExpertMlpForwardArgs.
 struct UpGateArgs {
   ConstTensorView x, w_up_gate, offs;
-  TensorView u{};  ///< Empty: not kept.
-  TensorView h;    ///< [M, h]
+  TensorView u{};            ///< Empty: not kept.
+  TensorView h;              ///< [M, h]
+  ConstTensorView x_rows{};  ///< With XRows::indexed, else empty.
+};
+
+/// dw_up_gate (+)= du^T x in one launch, with rows of x as x_rows says.
+struct UpGateWgradArgs {
+  ConstTensorView du, x, x_rows, offs;
+  TensorView dw_up_gate;  ///< [E, 2h, d] of the problem's wgrad_dtype.
 };
 
 /// dH = dy W_down and dU of it in one launch, H again if it is wanted.
@@ -97,8 +114,9 @@ struct DownGradientArgs {
   TensorView h{};  ///< Empty: not wanted.
 };
 
-/// The two products of a planned expert whose activation is in their epilogue. They make the bits
-/// that the product and the activation apart would make. Rows as in ActivationArgs.
+/// The products of a planned expert that grouped products, activations and copies apart would make
+/// with the same bits: up and gate, and dH, with the activation in their epilogue; with
+/// XRows::indexed both that read x take its rows where they lie. Rows as in ActivationArgs.
 class FusedExpert {
  public:
   virtual ~FusedExpert() = default;
@@ -107,6 +125,9 @@ class FusedExpert {
   virtual void up_gate(const UpGateArgs& args, const Workspace& workspace,
                        const Stream& stream) const = 0;
   virtual void down_gradient(const DownGradientArgs& args, const Workspace& workspace,
+                             const Stream& stream) const = 0;
+  /// With XRows::indexed only; else the grouped product does it.
+  virtual void up_gate_wgrad(const UpGateWgradArgs& args, const Workspace& workspace,
                              const Stream& stream) const = 0;
 };
 
@@ -139,6 +160,7 @@ class Backend {
   virtual void swiglu(const ActivationArgs& args, const Stream& stream) const;
   virtual void dswiglu(const ActivationArgs& args, const Stream& stream) const;
   virtual void scale_rows(const ScaleRowsArgs& args, const Stream& stream) const;
+  virtual void take_rows(const TakeRowsArgs& args, const Stream& stream) const;
   /// Null where this backend has nothing fused for such an expert.
   [[nodiscard]] virtual std::unique_ptr<const FusedExpert> fused_expert(
       const ExpertMlpProblem& problem, const DeviceInfo& device) const;

@@ -8,8 +8,10 @@
 #include <cstring>
 #include <vector>
 
+#include "backends/backend.hpp"
 #include "core/workspace_header.hpp"
 #include "math/expert_segment.hpp"
+#include "math/row_gather.hpp"
 #include "moesaic/grouped_gemm.hpp"
 
 namespace moesaic::backends {
@@ -68,6 +70,20 @@ const T* row(const ConstTensorView& matrix, std::int64_t index) {
 template <class T>
 T* row(const TensorView& matrix, std::int64_t index) {
   return reinterpret_cast<T*>(at(matrix, index * matrix.stride[0]));
+}
+
+/// Row `index` of take_rows().
+inline void take_row(const TakeRowsArgs& args, std::int64_t index) {
+  const auto row_bytes = static_cast<std::size_t>(args.x.shape[1] * size_bytes(args.x.dtype));
+  const std::int32_t from =
+      math::gathered_row(static_cast<const std::int32_t*>(args.x_rows.data)[index],
+                         static_cast<std::int32_t>(args.x.shape[0]));
+  auto* to = row<std::byte>(args.rows, index);
+  if (from < 0) {
+    std::memset(to, 0, row_bytes);
+  } else {
+    std::memcpy(to, row<std::byte>(args.x, from), row_bytes);
+  }
 }
 
 /// Zeroes rows [begin, end) of a matrix [rows, columns].

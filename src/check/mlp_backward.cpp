@@ -20,9 +20,10 @@ struct Backward {
   const ExpertMlpBackwardArgs& args;
   DType dtype;
   math::UpGateLayout layout;
+  check::LayerRows x{args.x, args.x_rows};
 
   [[nodiscard]] Bounded u(std::int64_t expert, std::int64_t row, std::int64_t column) const {
-    return check::rounded(check::row_dot(args.x, row, args.w_up_gate, expert, column), dtype);
+    return check::rounded(check::row_dot(x, row, args.w_up_gate, expert, column), dtype);
   }
   [[nodiscard]] Bounded dh(std::int64_t expert, std::int64_t row, std::int64_t j) const {
     return check::rounded(check::column_dot(args.dy, row, args.w_down, expert, j), dtype);
@@ -98,7 +99,7 @@ void check_weight_column(const Backward& in, std::int64_t expert, math::RowRange
     const Hidden value = hidden(in, expert, row, j);
     for (std::size_t i = 0; i < others.size(); ++i) {
       down[i].add(value.h, check::element(in.args.dy, row, others[i]));
-      const double x = check::element(in.args.x, row, others[i]);
+      const double x = check::element(in.x, row, others[i]);
       up[i].add(value.du.dup, x);
       gate[i].add(value.du.dgate, x);
     }
@@ -122,7 +123,7 @@ void check_shapes(const Backward& in) {
     return core::MatrixSpec{dtype, Device{}, mlp.num_experts, lines, columns, written};
   };
   core::check_matrix("dy", in.args.dy, rows(mlp.d, false));
-  core::check_matrix("x", in.args.x, rows(mlp.d, false));
+  core::check_x(in.args.x, in.args.x_rows, mlp, Device{});
   core::check_matrix("dx", in.args.dx, rows(mlp.d, true));
   core::check_matrix("w_up_gate", in.args.w_up_gate, weights(2 * mlp.h, mlp.d, in.dtype, false));
   core::check_matrix("w_down", in.args.w_down, weights(mlp.d, mlp.h, in.dtype, false));

@@ -20,7 +20,9 @@ void check_row(const ExpertMlpProblem& mlp, const ExpertMlpForwardArgs& args, st
   std::vector<Bounded> u(static_cast<std::size_t>(2 * mlp.h));
   for (std::int64_t column = 0; column < 2 * mlp.h; ++column) {
     Bounded& want = u[static_cast<std::size_t>(column)];
-    want = check::rounded(check::row_dot(args.x, row, args.w_up_gate, expert, column), dtype);
+    want = check::rounded(
+        check::row_dot(check::LayerRows{args.x, args.x_rows}, row, args.w_up_gate, expert, column),
+        dtype);
     if (args.u.data != nullptr) {
       check::compare(check::element(args.u, row, column), want, {"u", expert, row, column}, result);
     }
@@ -52,7 +54,7 @@ CheckResult check_expert_mlp_forward(const ExpertMlpProblem& problem,
   core::check_problem(problem);
   const DType dtype = core::operand_dtype(problem.format);
   const std::int64_t rows = problem.max_rows;
-  core::check_matrix("x", args.x, {dtype, Device{}, 0, rows, problem.d, false});
+  core::check_x(args.x, args.x_rows, problem, Device{});
   core::check_matrix("w_up_gate", args.w_up_gate,
                      {dtype, Device{}, problem.num_experts, 2 * problem.h, problem.d, false});
   core::check_matrix("w_down", args.w_down,

@@ -11,6 +11,7 @@
 #include "check/compare.hpp"
 #include "core/up_gate.hpp"
 #include "math/activation.hpp"
+#include "math/row_gather.hpp"
 
 namespace moesaic::check {
 
@@ -89,6 +90,20 @@ inline double weight_of(const ConstTensorView& row_weights, std::int64_t row) {
   return row_weights.data == nullptr ? 1 : load_element(row_weights, row);
 }
 
+/// The layer's rows: x itself, or rows of it as x_rows says; −1 is a row of zeros.
+struct LayerRows {
+  const ConstTensorView& x;
+  const ConstTensorView& x_rows;
+
+  [[nodiscard]] std::int64_t of(std::int64_t row) const {
+    if (x_rows.data == nullptr) {
+      return row;
+    }
+    return math::gathered_row(static_cast<const std::int32_t*>(x_rows.data)[row],
+                              static_cast<std::int32_t>(x.shape[0]));
+  }
+};
+
 /// Reads one element of a matrix view as double.
 inline double element(const ConstTensorView& view, std::int64_t row, std::int64_t column) {
   return load_element(view, row * view.stride[0] + column);
@@ -104,6 +119,17 @@ inline core::Sum row_dot(const ConstTensorView& a, std::int64_t row, const Const
     sum.add(load_element(a, left + i) * load_element(w, right + i));
   }
   return sum;
+}
+
+/// The same of a row of the layer.
+inline core::Sum row_dot(const LayerRows& rows, std::int64_t row, const ConstTensorView& w,
+                         std::int64_t expert, std::int64_t line) {
+  const std::int64_t at = rows.of(row);
+  return at < 0 ? core::Sum{} : row_dot(rows.x, at, w, expert, line);
+}
+inline double element(const LayerRows& rows, std::int64_t row, std::int64_t column) {
+  const std::int64_t at = rows.of(row);
+  return at < 0 ? 0 : element(rows.x, at, column);
 }
 
 /// sum_i a[row][i] * w[expert][i][column].

@@ -35,6 +35,8 @@ inline constexpr std::array<std::string_view, 3> kWords<UpGateOrder>{"up_gate", 
                                                                      "interleaved"};
 template <>
 inline constexpr std::array<std::string_view, 2> kWords<Activations>{"save", "recompute"};
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<XRows>{"in_order", "indexed", "copied"};
 
 /// Whether `value` is one of the constants, and not another number that the type holds.
 template <class Enum>

@@ -17,5 +17,6 @@ std::string_view name(Strategy strategy) noexcept { return core::word(strategy);
 std::string_view name(CapacityRule rule) noexcept { return core::word(rule); }
 std::string_view name(UpGateOrder order) noexcept { return core::word(order); }
 std::string_view name(Activations mode) noexcept { return core::word(mode); }
+std::string_view name(XRows rows) noexcept { return core::word(rows); }
 
 }  // namespace moesaic

@@ -138,6 +138,7 @@ void check_problem(const ExpertMlpProblem& problem) {
   check_range("max_rows", problem.max_rows, 0, kMaxRows);
   check_constant("order", problem.order);
   check_constant("activations", problem.activations);
+  check_constant("x_rows", problem.x_rows);
   check_run(problem.tail, problem.strategy, problem.capacity);
   check_width("d", problem.d);
   check_width("h", problem.h);
@@ -215,6 +216,21 @@ void check_row_numbers(std::string_view argument, const ConstTensorView& view,
   } else if (view.rank != 0 || view.data != nullptr) {
     refuse(argument, "an empty view, since the problem has no row_weights", describe(view));
   }
+}
+
+void check_x(const ConstTensorView& x, const ConstTensorView& x_rows,
+             const ExpertMlpProblem& problem, Device device) {
+  MatrixSpec spec{operand_dtype(problem.format), device, 0, problem.max_rows, problem.d, false};
+  if (problem.x_rows == XRows::in_order) {
+    if (x_rows.rank != 0 || x_rows.data != nullptr) {
+      refuse("x_rows", "an empty view, since the problem's x_rows is in_order", describe(x_rows));
+    }
+  } else {
+    check_range("x.shape[0]", x.shape[0], 0, kMaxRows);
+    spec.rows = x.shape[0];
+    check_vector("x_rows", x_rows, DType::i32, problem.max_rows, device);
+  }
+  check_matrix("x", x, spec);
 }
 
 void check_no_overlap(std::string_view written_name, const ConstTensorView& written,

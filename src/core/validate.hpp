@@ -43,6 +43,11 @@ void check_offs(std::string_view argument, const ConstTensorView& offs, std::int
 void check_row_numbers(std::string_view argument, const ConstTensorView& view,
                        const ExpertMlpProblem& problem, Device device);
 
+/// The layer's rows: x [M, d], or x of any number of rows and x_rows int32 [M], as the problem
+/// says.
+void check_x(const ConstTensorView& x, const ConstTensorView& x_rows,
+             const ExpertMlpProblem& problem, Device device);
+
 /// Refuses when an element of `written` may be an element of `read`.
 void check_no_overlap(std::string_view written_name, const ConstTensorView& written,
                       std::string_view read_name, const ConstTensorView& read);

@@ -85,15 +85,32 @@ const backends::Backend& activation_of(const Impl& impl) {
   return dispatch::activation_backend(impl.device_info.device.kind);
 }
 
+/// The rows of the buffer: x as it is given, perhaps with the index that finds them in it, or a
+/// copy in their order.
+struct RowsOfX {
+  ConstTensorView x, x_rows;
+};
+template <class Args>
+RowsOfX rows_of_x(const Impl& impl, const Args& args, Scratch& scratch, const Stream& stream) {
+  if (!impl.copies_x()) {
+    return {args.x, args.x_rows};
+  }
+  const TensorView rows = scratch.matrix(impl.problem.d);
+  activation_of(impl).take_rows({args.x, args.x_rows, args.offs, rows, impl.threads}, stream);
+  return {rows, {}};
+}
+
 /// Forward's U, where it is kept, and H. `scratch` is free again afterwards.
 void up_gate(const Impl& impl, const ExpertMlpForwardArgs& args, const TensorView& h,
              Scratch scratch, const Workspace& workspace, const Stream& stream) {
+  const RowsOfX rows = rows_of_x(impl, args, scratch, stream);
   if (impl.fused != nullptr) {  // which has no packed layout
-    impl.fused->up_gate({args.x, args.w_up_gate, args.offs, args.u, h}, workspace, stream);
+    impl.fused->up_gate({rows.x, args.w_up_gate, args.offs, args.u, h, rows.x_rows}, workspace,
+                        stream);
     return;
   }
   const TensorView u = recomputes(impl) ? scratch.matrix(2 * impl.problem.h) : args.u;
-  impl.up.execute(product_args(args.x, args.w_up_gate, args.offs, u, args.packed_up_gate),
+  impl.up.execute(product_args(rows.x, args.w_up_gate, args.offs, u, args.packed_up_gate),
                   workspace, stream);
   activation_of(impl).swiglu({u, args.offs, {}, h, {}, impl.problem.order, impl.threads}, stream);
 }
@@ -113,9 +130,9 @@ void down(const Impl& impl, const ExpertMlpForwardArgs& args, const TensorView& 
 
 /// Backward's dU and the gradient of the rows' weights, where anything needs them, and H times
 /// these weights, where it is wanted.
-void down_gradient(const Impl& impl, const ExpertMlpBackwardArgs& args, const TensorView& du,
-                   const TensorView& h, Scratch& scratch, const Workspace& workspace,
-                   const Stream& stream) {
+void down_gradient(const Impl& impl, const ExpertMlpBackwardArgs& args, const RowsOfX& rows,
+                   const TensorView& du, const TensorView& h, Scratch& scratch,
+                   const Workspace& workspace, const Stream& stream) {
   const bool needs_du = ops::wanted(args.dx) || ops::wanted(args.dw_up_gate);
   const bool needs_dh = needs_du || ops::wanted(args.drow_weights);
   TensorView missing_h = ops::wanted(args.dw_down) ? h : TensorView{};
@@ -125,11 +142,12 @@ void down_gradient(const Impl& impl, const ExpertMlpBackwardArgs& args, const Te
     u = again;
     if (impl.fused != nullptr) {
       // H comes with U.
-      impl.fused->up_gate({args.x, args.w_up_gate, args.offs, needs_du ? again : TensorView{}, h},
-                          workspace, stream);
+      impl.fused->up_gate(
+          {rows.x, args.w_up_gate, args.offs, needs_du ? again : TensorView{}, h, rows.x_rows},
+          workspace, stream);
       missing_h = {};
     } else {
-      impl.up.execute(product_args(args.x, args.w_up_gate, args.offs, again), workspace, stream);
+      impl.up.execute(product_args(rows.x, args.w_up_gate, args.offs, again), workspace, stream);
     }
   }
   if (needs_du && impl.fused != nullptr) {
@@ -145,6 +163,17 @@ void down_gradient(const Impl& impl, const ExpertMlpBackwardArgs& args, const Te
   } else if (missing_h.data != nullptr) {
     activation_of(impl).swiglu(
         {u, args.offs, {}, h, {}, impl.problem.order, impl.threads, args.row_weights}, stream);
+  }
+}
+
+/// Backward's dw_up_gate.
+void up_gate_wgrad(const Impl& impl, const ExpertMlpBackwardArgs& args, const RowsOfX& rows,
+                   const TensorView& du, const Workspace& workspace, const Stream& stream) {
+  if (rows.x_rows.rank != 0) {  // left to what is fused
+    impl.fused->up_gate_wgrad({du, rows.x, rows.x_rows, args.offs, args.dw_up_gate}, workspace,
+                              stream);
+  } else {
+    impl.dw_up.execute(product_args(du, rows.x, args.offs, args.dw_up_gate), workspace, stream);
   }
 }
 
@@ -164,6 +193,8 @@ const ExpertMlpProblem& ExpertMlp::problem() const noexcept { return impl_->prob
 std::string ExpertMlp::implementation() const {
   return std::string(impl_->fused ? impl_->fused->name() : impl_->up.implementation());
 }
+
+bool ExpertMlp::copies_x() const noexcept { return impl_->copies_x(); }
 
 std::size_t ExpertMlp::forward_workspace_bytes() const noexcept {
   return unsigned_bytes(impl_->forward_sizes.total);
@@ -211,12 +242,16 @@ void ExpertMlp::backward(const ExpertMlpBackwardArgs& args, Workspace workspace,
   Scratch scratch(impl, workspace, args.scratch, impl.backward_sizes);
   const TensorView du = scratch.matrix(2 * impl.problem.h);
   const TensorView h = scratch.matrix(impl.problem.h);
-  down_gradient(impl, args, du, h, scratch, workspace, stream);
+  RowsOfX rows;
+  if (recomputes(impl) || ops::wanted(args.dw_up_gate)) {
+    rows = rows_of_x(impl, args, scratch, stream);
+  }
+  down_gradient(impl, args, rows, du, h, scratch, workspace, stream);
   if (ops::wanted(args.dw_down)) {
     impl.dw_down.execute(product_args(args.dy, h, args.offs, args.dw_down), workspace, stream);
   }
   if (ops::wanted(args.dw_up_gate)) {
-    impl.dw_up.execute(product_args(du, args.x, args.offs, args.dw_up_gate), workspace, stream);
+    up_gate_wgrad(impl, args, rows, du, workspace, stream);
   }
   if (ops::wanted(args.dx)) {
     // Last: dx may be the memory of x, which dw_up has just read.

@@ -52,7 +52,7 @@ class Checks {
 
 void check_forward(const ExpertMlpProblem& mlp, Device device, const ExpertMlpForwardArgs& args) {
   const Checks check(mlp, device);
-  check.rows("x", args.x, mlp.d, false);
+  core::check_x(args.x, args.x_rows, mlp, device);
   if (args.packed_up_gate == nullptr) {
     check.weights("w_up_gate", args.w_up_gate, 2 * mlp.h, mlp.d);
   }
@@ -67,7 +67,8 @@ void check_forward(const ExpertMlpProblem& mlp, Device device, const ExpertMlpFo
                                    {"w_up_gate", args.w_up_gate},
                                    {"w_down", args.w_down},
                                    {"offs", args.offs},
-                                   {"row_weights", args.row_weights}}) {
+                                   {"row_weights", args.row_weights},
+                                   {"x_rows", args.x_rows}}) {
     core::check_no_overlap("y", args.y, name, read);
     core::check_no_overlap("u", args.u, name, read);
   }
@@ -76,7 +77,7 @@ void check_forward(const ExpertMlpProblem& mlp, Device device, const ExpertMlpFo
 
 void check_backward(const ExpertMlpProblem& mlp, Device device, const ExpertMlpBackwardArgs& args) {
   const Checks check(mlp, device);
-  check.rows("x", args.x, mlp.d, false);
+  core::check_x(args.x, args.x_rows, mlp, device);
   check.weights("w_up_gate", args.w_up_gate, 2 * mlp.h, mlp.d);
   check.weights("w_down", args.w_down, mlp.d, mlp.h);
   check.offs(args.offs);
@@ -102,15 +103,20 @@ void check_backward(const ExpertMlpProblem& mlp, Device device, const ExpertMlpB
   if (wanted(args.drow_weights)) {
     core::check_row_numbers("drow_weights", args.drow_weights, mlp, device);
   }
-  const std::pair<const char*, ConstTensorView> reads[] = {
-      {"dy", args.dy},     {"x", args.x}, {"w_up_gate", args.w_up_gate},    {"w_down", args.w_down},
-      {"offs", args.offs}, {"u", args.u}, {"row_weights", args.row_weights}};
+  const std::pair<const char*, ConstTensorView> reads[] = {{"dy", args.dy},
+                                                           {"x", args.x},
+                                                           {"w_up_gate", args.w_up_gate},
+                                                           {"w_down", args.w_down},
+                                                           {"offs", args.offs},
+                                                           {"u", args.u},
+                                                           {"row_weights", args.row_weights},
+                                                           {"x_rows", args.x_rows}};
   for (const auto& [name, read] : reads) {
     core::check_no_overlap("dw_up_gate", args.dw_up_gate, name, read);
     core::check_no_overlap("dw_down", args.dw_down, name, read);
     core::check_no_overlap("drow_weights", args.drow_weights, name, read);
-    const bool may_be_x = std::string_view(name) == "x" && args.dx.data == args.x.data &&
-                          args.dx.stride == args.x.stride;
+    const bool may_be_x = std::string_view(name) == "x" && mlp.x_rows == XRows::in_order &&
+                          args.dx.data == args.x.data && args.dx.stride == args.x.stride;
     if (!may_be_x) {
       core::check_no_overlap("dx", args.dx, name, read);
     }

@@ -54,16 +54,19 @@ ExpertMlpImpl::ExpertMlpImpl(const ExpertMlpProblem& mlp, const DeviceInfo& devi
   }
   const std::int64_t wide = matrix_bytes(mlp, 2 * mlp.h);
   const std::int64_t narrow = matrix_bytes(mlp, mlp.h);
+  const std::int64_t x = copies_x() ? matrix_bytes(mlp, mlp.d) : 0;
   const std::int64_t again = mlp.activations == Activations::recompute ? wide : 0;
   const std::int64_t sums = mlp.row_weights ? matrix_bytes(mlp, mlp.d, DType::f32) : 0;
   const std::size_t header = fused == nullptr ? 0 : fused->workspace_bytes();
   forward_sizes.products = largest(header, {&up, &down});
   backward_sizes.products = largest(header, {&up, &dh, &dx, &dw_up, &dw_down});
-  // What is fused makes neither U in forward, where it is not kept, nor dH. Sums take U's place.
-  forward_sizes.scratch =
-      core::checked_total_bytes("max_rows", {std::max(fused == nullptr ? again : 0, sums), narrow});
-  backward_sizes.scratch =
-      core::checked_total_bytes("max_rows", {wide, again, narrow, fused == nullptr ? narrow : 0});
+  // What is fused makes neither U in forward, where it is not kept, nor dH. Sums take the place of
+  // U and of the rows of x.
+  const std::int64_t before_h =
+      core::checked_total_bytes("max_rows", {x, fused == nullptr ? again : 0});
+  forward_sizes.scratch = core::checked_total_bytes("max_rows", {std::max(before_h, sums), narrow});
+  backward_sizes.scratch = core::checked_total_bytes(
+      "max_rows", {wide, again, narrow, x, fused == nullptr ? narrow : 0});
   for (WorkspaceSizes* sizes : {&forward_sizes, &backward_sizes}) {
     sizes->total = core::checked_total_bytes("max_rows", {sizes->products, sizes->scratch});
   }

@@ -24,6 +24,12 @@ class ExpertMlpImpl {
  public:
   ExpertMlpImpl(const ExpertMlpProblem& mlp, const DeviceInfo& device, const PlanOptions& options);
 
+  /// Whether rows of x are copied first. Else x is in order, or what is fused finds them.
+  [[nodiscard]] bool copies_x() const {
+    return problem.x_rows == XRows::copied ||
+           (problem.x_rows == XRows::indexed && fused == nullptr);
+  }
+
   ExpertMlpProblem problem;
   DeviceInfo device_info;
   int threads;

@@ -169,6 +169,37 @@ TEST_P(CheckedMlp, RowWeights) {
                [&] { check_expert_mlp_backward(none.problem, args, kAll); });
 }
 
+TEST_P(CheckedMlp, AnotherRowOfXIsFound) {
+  const auto result = [](std::int64_t row, std::int32_t index) {
+    ExpertMlpProblem problem =
+        make_mlp(std::get<0>(GetParam()), std::get<1>(GetParam()), 3, 20, 16, 24);
+    problem.x_rows = XRows::indexed;
+    MlpRun run(problem, {7, 7, 18}, kScattered);
+    run.fill(1);
+    const std::int32_t right = run.x_rows[static_cast<std::size_t>(row)];
+    run.x_rows[static_cast<std::size_t>(row)] = index == 0 ? right : index;
+    run.forward(kReference);
+    run.backward(kReference);
+    run.x_rows[static_cast<std::size_t>(row)] = right;
+    return run;
+  };
+  MlpRun run = result(8, 0);
+  EXPECT_EQ(forward(run).elements, 18 * (16 + 2 * 24));
+  EXPECT_EQ(forward(run).mismatches, 0);
+  EXPECT_EQ(backward(run).mismatches, 0);
+  for (const std::int32_t other : {run.x_rows[8] == 9 ? 10 : 9, -1}) {
+    MlpRun wrong = result(8, other);
+    const CheckResult found = forward(wrong);
+    EXPECT_GT(found.mismatches, 40);
+    EXPECT_EQ(found.first->row, 8);
+    EXPECT_GT(backward(wrong).mismatches, 3 * 16 * 24 / 4);
+  }
+  ExpertMlpForwardArgs args = run.forward_args();
+  args.x_rows = {};
+  expect_error(ErrorCode::invalid_argument, {"x_rows", "i32 [20]"},
+               [&] { check_expert_mlp_forward(run.problem, args, kAll); });
+}
+
 TEST_P(CheckedMlp, AnEmptyExpertThatIsNotZero) {
   for (HostTensor MlpRun::*member : {&MlpRun::dw_up_gate, &MlpRun::dw_down}) {
     MlpRun run = right_result();

@@ -29,6 +29,9 @@ TEST(Names, AreTheEnumConstants) {
   EXPECT_EQ(name(UpGateOrder::interleaved), "interleaved");
   EXPECT_EQ(name(Activations::save), "save");
   EXPECT_EQ(name(Activations::recompute), "recompute");
+  EXPECT_EQ(name(XRows::in_order), "in_order");
+  EXPECT_EQ(name(XRows::indexed), "indexed");
+  EXPECT_EQ(name(XRows::copied), "copied");
 }
 
 TEST(Names, OfNoEnumConstantAreUnknown) {
@@ -40,6 +43,7 @@ TEST(Names, OfNoEnumConstantAreUnknown) {
   EXPECT_EQ(name(static_cast<CapacityRule>(2)), "unknown");
   EXPECT_EQ(name(static_cast<UpGateOrder>(3)), "unknown");
   EXPECT_EQ(name(static_cast<Activations>(2)), "unknown");
+  EXPECT_EQ(name(static_cast<XRows>(3)), "unknown");
 }
 
 }  // namespace

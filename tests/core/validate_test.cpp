@@ -58,6 +58,8 @@ TEST(CheckProblem, RefusesWhatNoEnumeratorHasInTheMlp) {
          [](auto& p) { p.order = static_cast<UpGateOrder>(77); });
   refuse({"activations", "save or recompute", "2"},
          [](auto& p) { p.activations = static_cast<Activations>(2); });
+  refuse({"x_rows", "in_order, indexed or copied", "3"},
+         [](auto& p) { p.x_rows = static_cast<XRows>(3); });
   refuse({"tail", "9"}, [](auto& p) { p.tail = static_cast<Tail>(9); });
   refuse({"strategy", "9"}, [](auto& p) { p.strategy = static_cast<Strategy>(9); });
   refuse({"format", "9"}, [](auto& p) { p.format = static_cast<Format>(9); });

@@ -46,6 +46,8 @@ struct MlpRun {
   std::vector<std::int32_t> offs;
   HostTensor x, w_up_gate, w_down, y, u, dy, dx, dw_up_gate, dw_down;
   std::vector<float> row_weights, drow_weights;  ///< [M] where the problem has them.
+  std::vector<std::int32_t> x_rows;  ///< [M] where the problem has them, and x is [kTokens, d].
+  static constexpr std::int64_t kTokens = 23;
 
   MlpRun(const ExpertMlpProblem& mlp, std::vector<std::int32_t> end_rows,
          const Layout& layout = kDense)
@@ -55,6 +57,10 @@ struct MlpRun {
     const std::int64_t experts = problem.num_experts;
     for (HostTensor* tensor : {&x, &y, &dy, &dx}) {
       *tensor = HostTensor(type, 0, rows, d, layout);
+    }
+    if (gathered()) {
+      x = HostTensor(type, 0, kTokens, d, layout);
+      x_rows.assign(static_cast<std::size_t>(rows), -7);
     }
     u = HostTensor(type, 0, rows, 2 * h, layout);
     w_up_gate = HostTensor(type, experts, 2 * h, d, layout);
@@ -70,7 +76,8 @@ struct MlpRun {
   /// Routed rows and weights get numbers of order 1; U too. Tail rows keep their NaN.
   void fill(std::uint64_t seed) {
     const std::int64_t routed = problem.num_experts == 0 ? 0 : offs.back();
-    fill_scaled(x, 0, routed, 1, seed);
+    fill_scaled(x, 0, gathered() ? kTokens - 1 : routed, 1, seed);
+    fill_x_rows(routed, seed);
     fill_scaled(dy, 0, routed, 1, seed + 1);
     fill_scaled(w_up_gate, 0, w_up_gate.rows(), 1 / std::sqrt(static_cast<double>(problem.d)),
                 seed + 2);
@@ -81,6 +88,15 @@ struct MlpRun {
       for (std::int64_t row = 0; row < routed; ++row) {
         row_weights[static_cast<std::size_t>(row)] = row == 2 ? 0 : value(random);
       }
+    }
+  }
+  /// In no order, with repetitions, some of them outside of x; the last row of x, NaN, is nobody's.
+  void fill_x_rows(std::int64_t routed, std::uint64_t seed) {
+    if (!gathered()) return;
+    std::mt19937_64 random(seed + 5);
+    for (std::int64_t row = 0; row < routed; ++row) {
+      x_rows[static_cast<std::size_t>(row)] =
+          row % 9 == 4 ? (row % 2 == 0 ? -1 : kTokens) : static_cast<int>(random() % (kTokens - 1));
     }
   }
   static void fill_scaled(HostTensor& tensor, std::int64_t begin, std::int64_t end, double scale,
@@ -104,6 +120,10 @@ struct MlpRun {
   [[nodiscard]] ConstTensorView row_weights_view() const {
     return moesaic::view(std::span<const float>(row_weights), {problem.max_rows});
   }
+  [[nodiscard]] ConstTensorView x_rows_view() const {
+    return moesaic::view(std::span<const std::int32_t>(x_rows), {problem.max_rows});
+  }
+  [[nodiscard]] bool gathered() const { return problem.x_rows != XRows::in_order; }
   [[nodiscard]] bool saves() const { return problem.activations == Activations::save; }
 
   [[nodiscard]] ExpertMlpForwardArgs forward_args() {
@@ -118,6 +138,9 @@ struct MlpRun {
     }
     if (problem.row_weights) {
       args.row_weights = row_weights_view();
+    }
+    if (gathered()) {
+      args.x_rows = x_rows_view();
     }
     return args;
   }
@@ -137,6 +160,9 @@ struct MlpRun {
     if (problem.row_weights) {
       args.row_weights = row_weights_view();
       args.drow_weights = moesaic::view(std::span<float>(drow_weights), {problem.max_rows});
+    }
+    if (gathered()) {
+      args.x_rows = x_rows_view();
     }
     return args;
   }

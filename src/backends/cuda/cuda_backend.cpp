@@ -132,6 +132,9 @@ class CudaBackend final : public Backend {
   void scale_rows(const ScaleRowsArgs& args, const Stream& stream) const override {
     launch::scale_rows(args, stream);
   }
+  void take_rows(const TakeRowsArgs& args, const Stream& stream) const override {
+    launch::take_rows(args, stream);
+  }
   [[nodiscard]] std::unique_ptr<const FusedExpert> fused_expert(
       const ExpertMlpProblem& problem, const DeviceInfo& device) const override {
     return launch::make_sm90_expert(problem, device);

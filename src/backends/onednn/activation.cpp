@@ -237,4 +237,9 @@ void scale_rows(const ScaleRowsArgs& args) {
   }
 }
 
+void take_rows(const TakeRowsArgs& args) {
+  const HostSegments segments(args.offs, args.rows.shape[0]);
+  for_each_row(segments, args.threads, [&](std::int64_t index) { take_row(args, index); });
+}
+
 }  // namespace moesaic::backends::onednn

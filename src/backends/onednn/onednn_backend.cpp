@@ -90,6 +90,9 @@ class OnednnBackend final : public Backend {
   void scale_rows(const ScaleRowsArgs& args, const Stream& /*stream*/) const override {
     backends::onednn::scale_rows(args);
   }
+  void take_rows(const TakeRowsArgs& args, const Stream& /*stream*/) const override {
+    backends::onednn::take_rows(args);
+  }
 };
 
 }  // namespace

@@ -12,5 +12,7 @@ void activation_forward(const ActivationArgs& args);
 void activation_backward(const ActivationArgs& args);
 /// y = row_weights * sums, and its tail.
 void scale_rows(const ScaleRowsArgs& args);
+/// Rows of x where x_rows says they go.
+void take_rows(const TakeRowsArgs& args);
 
 }  // namespace moesaic::backends::reference

@@ -185,6 +185,9 @@ class ReferenceBackend final : public Backend {
   void scale_rows(const ScaleRowsArgs& args, const Stream& /*stream*/) const override {
     backends::reference::scale_rows(args);
   }
+  void take_rows(const TakeRowsArgs& args, const Stream& /*stream*/) const override {
+    backends::reference::take_rows(args);
+  }
 };
 
 }  // namespace

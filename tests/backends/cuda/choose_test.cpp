@@ -241,6 +241,7 @@ TEST(SupportsExpert, RefusesWhatTheKernelsDoNotHold) {
                 p.h = std::int64_t{1} << 28;
               }),
               HasSubstr("32-bit"));
+  EXPECT_THAT(refusal([](auto& p, auto&) { p.d = p.h = 1 << 22; }), HasSubstr("32-bit"));
 }
 
 // cuBLAS adds zeros to experts without rows, which turns -0 into +0: the batch may not accumulate.

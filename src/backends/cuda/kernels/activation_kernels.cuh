@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SwiGLU and its derivative by themselves, and y times the weights of its rows: a warp per row, 16
-// bytes of H or y a lane.
+// SwiGLU and its derivative by themselves, y times the weights of its rows, and rows of x that lie
+// anywhere: a warp per row, 16 bytes of H, y or x a lane.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include "backends/cuda/block/activation.cuh"
 #include "backends/cuda/block/row_tile_walk.cuh"
 #include "math/expert_segment.hpp"
+#include "math/row_gather.hpp"
 
 namespace moesaic::backends::cuda {
 
@@ -42,6 +43,17 @@ struct ScaleRowsParams {
   void* y;
   std::int64_t sums_stride, y_stride;
   bool zero_tail;
+};
+
+/// Row m of `taken` is row x_rows[m] of x. Bytes are multiples of 16.
+struct TakeRowsParams {
+  RoutedRows rows;
+  std::int64_t row_bytes;
+  std::int32_t num_rows;  ///< Of x.
+  const void* x;
+  const std::int32_t* x_rows;
+  void* taken;
+  std::int64_t x_row_bytes, taken_row_bytes;  ///< From one row to the next.
 };
 
 /// What all offsets say together, by one CTA.
@@ -216,6 +228,24 @@ __global__ void scale_rows_kernel(const ScaleRowsParams p) {
   for (std::int64_t row = end.tail + warp.index; row < p.rows.max_rows; row += warp.count) {
     for (int column = lane_id() * 8; column < p.d; column += 32 * 8) {
       store_eight(p.y, row * p.y_stride + column, {{0, 0, 0, 0}});
+    }
+  }
+}
+
+/// A row that x does not have becomes zeros.
+__global__ void take_rows_kernel(const TakeRowsParams p) {
+  const RowsEnd end = rows_end(p.rows);
+  const WarpOfGrid warp = warp_of_grid();
+  for (std::int64_t row = warp.index; row < end.last; row += warp.count) {
+    if (end.gaps && !is_routed(p.rows, row)) continue;
+    const std::int32_t from = math::gathered_row(p.x_rows[row], p.num_rows);
+    const char* source = static_cast<const char*>(p.x) + math::max(from, 0) * p.x_row_bytes;
+    char* target = static_cast<char*>(p.taken) + row * p.taken_row_bytes;
+#pragma unroll 4
+    for (std::int64_t byte = lane_id() * 16; byte < p.row_bytes; byte += 32 * 16) {
+      uint4 value{0, 0, 0, 0};
+      if (from >= 0) value = *reinterpret_cast<const uint4*>(source + byte);
+      *reinterpret_cast<uint4*>(target + byte) = value;
     }
   }
 }

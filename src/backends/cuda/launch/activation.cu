@@ -77,4 +77,18 @@ void scale_rows(const ScaleRowsArgs& args, const Stream& stream) {
   launch(scale_rows_kernel, "scale_rows_kernel", p, args.threads, args.y.device, stream);
 }
 
+void take_rows(const TakeRowsArgs& args, const Stream& stream) {
+  TakeRowsParams p{};
+  p.rows = routed_rows(args.offs, args.rows.shape[0]);
+  const std::int64_t element_bytes = size_bytes(args.x.dtype);
+  p.row_bytes = args.x.shape[1] * element_bytes;
+  p.x = args.x.data;
+  p.x_rows = static_cast<const std::int32_t*>(args.x_rows.data);
+  p.num_rows = static_cast<std::int32_t>(args.x.shape[0]);
+  p.x_row_bytes = row_stride(args.x) * element_bytes;
+  p.taken = args.rows.data;
+  p.taken_row_bytes = row_stride(args.rows) * element_bytes;
+  launch(take_rows_kernel, "take_rows_kernel", p, args.threads, args.rows.device, stream);
+}
+
 }  // namespace moesaic::backends::cuda::launch

@@ -18,13 +18,25 @@
 namespace moesaic::backends::cuda::launch {
 namespace {
 
-const Instance& instance_of(Epilogue epilogue) {
+template <class Wanted>
+const Instance& first_instance(const Wanted& wanted) {
   for (const Instance& instance : kInstances) {
-    if (instance.config.epilogue == epilogue) {
+    if (wanted(instance.config)) {
       return instance;
     }
   }
-  throw std::logic_error("instance_of: no kernel has this epilogue");
+  throw std::logic_error("first_instance: no kernel is what an expert wants");
+}
+
+const Instance& instance_of(Epilogue epilogue, bool gather = false) {
+  return first_instance([&](const KernelConfig& config) {
+    return config.epilogue == epilogue && config.gather == gather;
+  });
+}
+const Instance& gathering_wgrad(DType dtype) {
+  return first_instance([&](const KernelConfig& config) {
+    return config.wgrad && config.gather && config.f32_out == (dtype == DType::f32);
+  });
 }
 
 class Sm90Expert final : public FusedExpert {
@@ -33,12 +45,15 @@ class Sm90Expert final : public FusedExpert {
       : problem_(problem),
         device_(device),
         layout_(part_layout(core::up_gate_layout(problem.order))),
-        up_gate_(instance_of(Epilogue::swiglu)),
+        gathers_(problem.x_rows == XRows::indexed),
+        up_gate_(instance_of(Epilogue::swiglu, gathers_)),
         down_gradient_(instance_of(Epilogue::dswiglu)),
+        up_gate_wgrad_(gathering_wgrad(problem.wgrad_dtype)),
         name_("cuda/sm90/" + std::string(up_gate_.name)) {
     const DeviceScope scope(device.device.index);
     prepare(up_gate_);
     prepare(down_gradient_);
+    prepare(up_gate_wgrad_);
   }
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
@@ -48,6 +63,8 @@ class Sm90Expert final : public FusedExpert {
   void up_gate(const UpGateArgs& args, const Workspace& workspace,
                const Stream& stream) const override;
   void down_gradient(const DownGradientArgs& args, const Workspace& workspace,
+                     const Stream& stream) const override;
+  void up_gate_wgrad(const UpGateWgradArgs& args, const Workspace& workspace,
                      const Stream& stream) const override;
 
  private:
@@ -62,8 +79,10 @@ class Sm90Expert final : public FusedExpert {
   ExpertMlpProblem problem_;
   DeviceInfo device_;
   PartLayout layout_;
+  bool gathers_;
   const Instance& up_gate_;
   const Instance& down_gradient_;
+  const Instance& up_gate_wgrad_;
   std::string name_;
 };
 
@@ -98,7 +117,11 @@ void Sm90Expert::up_gate(const UpGateArgs& args, const Workspace& workspace,
   KernelParams params =
       describe(up_gate_, args.offs, workspace, problem_.d, paired_width(problem_.h));
   ExpertMaps maps{};
-  map_row_operand(with_address(args.x, stand_in), up_gate_.config, maps);
+  if (gathers_) {
+    params.gather = gather_of(args.x, args.x_rows, stand_in);
+  } else {
+    map_row_operand(with_address(args.x, stand_in), up_gate_.config, maps);
+  }
   maps.b = map_paired_weights(args.w_up_gate, layout_, 64);
   maps.b_few = map_paired_weights(args.w_up_gate, layout_, 32);
   describe_h(args.h, stand_in, params, maps);
@@ -129,6 +152,18 @@ void Sm90Expert::down_gradient(const DownGradientArgs& args, const Workspace& wo
   maps.saved_u =
       map_part_rows(with_address(args.u, stand_in), layout_, down_gradient_.config.tile_m);
   launch(down_gradient_, maps, params, device_.num_sms, stream.native());
+}
+
+void Sm90Expert::up_gate_wgrad(const UpGateWgradArgs& args, const Workspace& workspace,
+                               const Stream& stream) const {
+  const DeviceScope scope(device_.device.index);
+  const void* stand_in = workspace.bytes.data();
+  KernelParams params = params_of(args.offs, workspace, problem_.num_experts, problem_.max_rows);
+  TensorMaps maps{};
+  map_weight_gradient(with_address(args.du, stand_in), problem_.d, args.dw_up_gate,
+                      problem_.accumulate_wgrad, up_gate_wgrad_.config, maps, params);
+  params.gather = gather_of(args.x, args.x_rows, stand_in);
+  launch(up_gate_wgrad_, maps, params, device_.num_sms, stream.native());
 }
 
 }  // namespace

@@ -63,20 +63,9 @@ TensorMaps Sm90Gemm::describe_wgrad(const GroupedGemmArgs& args, const Workspace
       with_address(enk ? args.a.qdata : args.b.qdata, workspace.bytes.data());
   const ConstTensorView right =
       with_address(enk ? args.b.qdata : args.a.qdata, workspace.bytes.data());
-  params.weights = math::weight_tile_grid<std::int32_t>(
-      problem().num_experts, problem().max_rows, static_cast<std::int32_t>(left.shape[1]),
-      static_cast<std::int32_t>(right.shape[1]), config.tile_m, config.tile_n, kBlockK,
-      config.group_m);
-  params.accumulate = problem().accumulate;
-  params.a_panels = panel_copy(left.shape[1]);
-  params.b_panels = panel_copy(right.shape[1]);
-  params.d_row_stride = args.d.stride[1];
-  params.d_expert_stride = args.d.stride[0];
   TensorMaps maps{};
-  maps.a = map_ragged_panels(left, config.tile_m, params.a_panels);
-  maps.b = map_ragged_panels(right, config.tile_n, params.b_panels);
-  maps.b_few = map_ragged_panels(right, config.tile_n / 2, params.b_panels);
-  maps.d = map_weight_output(args.d);
+  map_weight_gradient(left, right.shape[1], args.d, problem().accumulate, config, maps, params);
+  map_right_operand(right, config, maps, params);
   return maps;
 }
 
