@@ -21,7 +21,7 @@ extern "C" {
 
 /// Grows when a struct or a function below changes its meaning; moesaic_abi_version() of the
 /// library that is loaded must equal it.
-#define MOESAIC_ABI_VERSION 3
+#define MOESAIC_ABI_VERSION 4
 
 /// What every function that can fail returns. After anything but `moesaic_ok`,
 /// moesaic_last_error() says which argument, what was expected and what came.
@@ -51,6 +51,7 @@ enum moesaic_tail { moesaic_tail_leave = 0, moesaic_tail_zero = 1 };
 enum moesaic_strategy { moesaic_grouped = 0, moesaic_padded_bmm = 1, moesaic_host_loop = 2 };
 enum moesaic_capacity_rule { moesaic_ceil_mean = 0, moesaic_eight_row = 1 };
 enum moesaic_activations { moesaic_save = 0, moesaic_recompute = 1 };
+enum moesaic_x_rows { moesaic_in_order = 0, moesaic_indexed = 1, moesaic_copied = 2 };
 enum moesaic_up_gate_order { moesaic_up_gate = 1, moesaic_gate_up = 2, moesaic_interleaved = 3 };
 
 /// One device; the CPU is index 0 alone.
@@ -163,6 +164,7 @@ typedef struct moesaic_expert_mlp_problem {
   int64_t capacity_factor_millionths;  ///< 0 means 1,250,000.
   int64_t capacity_source_ranks;       ///< 0 means 1.
   int32_t row_weights;                 ///< 0 or 1: rows of y have weights.
+  int32_t x_rows;                      ///< enum moesaic_x_rows
 } moesaic_expert_mlp_problem;
 
 /// See moesaic::ExpertMlpForwardArgs.
@@ -173,6 +175,7 @@ typedef struct moesaic_expert_mlp_forward_args {
   const moesaic_packed_weights* packed_down;
   moesaic_workspace scratch;   ///< All zero: the intermediates lie in the workspace.
   moesaic_tensor row_weights;  ///< f32 [M] with the problem's `row_weights`, else all zero.
+  moesaic_tensor x_rows;       ///< i32 [M] unless the problem's `x_rows` is 0, else all zero.
 } moesaic_expert_mlp_forward_args;
 
 /// See moesaic::ExpertMlpBackwardArgs.
@@ -183,6 +186,7 @@ typedef struct moesaic_expert_mlp_backward_args {
   moesaic_workspace scratch;               ///< All zero: the intermediates lie in the workspace.
   moesaic_tensor row_weights;   ///< f32 [M] with the problem's `row_weights`, else all zero.
   moesaic_tensor drow_weights;  ///< f32 [M]; of rank 0: not wanted.
+  moesaic_tensor x_rows;        ///< i32 [M] unless the problem's `x_rows` is 0, else all zero.
 } moesaic_expert_mlp_backward_args;
 
 /// MOESAIC_ABI_VERSION of the library.
@@ -250,6 +254,9 @@ MOESAIC_API int moesaic_expert_mlp_create(const moesaic_expert_mlp_problem* prob
                                           moesaic_device device,
                                           const moesaic_plan_options* options,
                                           moesaic_expert_mlp** plan);
+/// 1 where a call copies the rows of x that x_rows names into its scratch; 0 where it reads them in
+/// x, and for null.
+MOESAIC_API int32_t moesaic_expert_mlp_copies_x(const moesaic_expert_mlp* plan);
 /// Frees a plan; null is fine.
 MOESAIC_API void moesaic_expert_mlp_destroy(moesaic_expert_mlp* plan);
 /// Of the grouped products inside; "" for null. Lives as long as the plan.

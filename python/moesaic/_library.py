@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ._errors import BY_STATUS, Error
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 FILE_NAME = "libmoesaic.so"
 
 
@@ -67,19 +67,20 @@ class ExpertMlpProblem(Structure):
                 ("strategy", c_int32), ("num_experts", c_int32), ("max_rows", c_int64), ("d", c_int64), ("h", c_int64),
                 ("capacity_rule", c_int32), ("reserved", c_int32),
                 ("capacity_factor_millionths", c_int64), ("capacity_source_ranks", c_int64),
-                ("row_weights", c_int32)]
+                ("row_weights", c_int32), ("x_rows", c_int32)]
 
 
 class ExpertMlpForwardArgs(Structure):
     _fields_ = [(name, Tensor) for name in ("x", "w_up_gate", "w_down", "offs", "y", "u")] + [
         ("packed_up_gate", c_void_p), ("packed_down", c_void_p), ("scratch", Workspace),
-        ("row_weights", Tensor)]
+        ("row_weights", Tensor), ("x_rows", Tensor)]
 
 
 class ExpertMlpBackwardArgs(Structure):
     _fields_ = [(name, Tensor) for name in ("dy", "x", "w_up_gate", "w_down", "offs", "u", "dx",
                                             "dw_up_gate", "dw_down")] + [
-        ("scratch", Workspace), ("row_weights", Tensor), ("drow_weights", Tensor)]
+        ("scratch", Workspace), ("row_weights", Tensor), ("drow_weights", Tensor),
+        ("x_rows", Tensor)]
 
 
 # Expert parallelism: c_api_exchange.h.

@@ -10,6 +10,7 @@ from ._gemm import View
 
 ORDERS = {"up_gate": 1, "gate_up": 2, "interleaved": 3}
 ACTIVATIONS = {"save": 0, "recompute": 1}
+X_ROWS = {"in_order": 0, "indexed": 1, "copied": 2}
 INPUTS = ("x", "w_up_gate", "w_down", "offs")
 
 
@@ -28,14 +29,17 @@ class Call(NamedTuple):
         return View((self.rows, columns), (columns, 1), self.dtype, self.device)
 
 
-def check(views, order):
-    """The call that these views of x, w_up_gate, w_down and offs describe."""
+def check(views, order, x_rows=None):
+    """The call that these views of x, w_up_gate, w_down and offs describe, and of x_rows where x is
+    not [M, d]."""
     _gemm.check_word("order", order, ORDERS)
     for name, rank in zip(INPUTS, (2, 3, 3, 1)):
         if len(views[name].shape) != rank:
             refuse(name, f"{rank} dimension(s)", views[name])
     x, w_up_gate, w_down, offs = (views[name] for name in INPUTS)
     rows, d = x.shape
+    if x_rows is not None:
+        rows = _check_x_rows(x_rows, x)
     experts, h = w_down.shape[0], w_down.shape[2]
     for name, view, shape in (("w_up_gate", w_up_gate, (experts, 2 * h, d)),
                               ("w_down", w_down, (experts, d, h))):
@@ -44,6 +48,15 @@ def check(views, order):
     _gemm.check_rows("x", x, d)
     _gemm.check_offs(offs, experts, x.device)
     return Call(x.dtype, x.device, experts, rows, d, h, order)
+
+
+def _check_x_rows(view, x):
+    """How many rows they are."""
+    if view.dtype != "i32" or len(view.shape) != 1 or view.device != x.device:
+        refuse("x_rows", "i32 [M] where x is", view)
+    if view.stride[0] != 1 and view.shape[0] > 1:
+        refuse("x_rows", "stride [1]", view)
+    return view.shape[0]
 
 
 def check_row_weights(view, call):
@@ -76,8 +89,8 @@ def layout(args_type, views):
 class Plan:
     """A planned expert; shared freely between threads."""
 
-    def __init__(self, call, *, save, tail, row_weights=False, wgrad_dtype=None, accumulate=False,
-                 num_sms=0, names=None):
+    def __init__(self, call, *, save, tail, row_weights=False, x_rows="in_order", wgrad_dtype=None,
+                 accumulate=False, num_sms=0, names=None):
         self._library = library = _library.load()
         self._names = names
         problem = _library.ExpertMlpProblem(
@@ -85,7 +98,7 @@ class Plan:
             activations=ACTIVATIONS["save" if save else "recompute"], tail=_gemm.TAILS[tail],
             wgrad_dtype=_gemm.DTYPES[wgrad_dtype or call.dtype], accumulate_wgrad=int(accumulate),
             num_experts=call.experts, max_rows=call.rows, d=call.d, h=call.h,
-            row_weights=int(row_weights))
+            row_weights=int(row_weights), x_rows=X_ROWS[x_rows])
         handle = ctypes.c_void_p()
         _library.check(library.moesaic_expert_mlp_create(
             problem, _gemm.to_device(call.device), _library.PlanOptions(num_sms=num_sms), handle),
@@ -114,13 +127,13 @@ class Plan:
 
     def forward(self, shared, addresses, workspace, scratch, stream=None):
         """`shared`: a layout of x, w_up_gate, w_down, offs, y, of u where it is saved, and of
-        row_weights where there are some, whose addresses come by the same names. `workspace`,
-        `scratch`: (address, bytes)."""
+        row_weights and x_rows where there are some, whose addresses come by the same names.
+        `workspace`, `scratch`: (address, bytes)."""
         self._run(self._library.moesaic_expert_mlp_forward, shared, addresses, workspace, scratch,
                   stream)
 
     def backward(self, shared, addresses, workspace, scratch, stream=None):
-        """The same with dy, x, w_up_gate, w_down, offs, u, row_weights, and those of dx, dw_up_gate,
-        dw_down and drow_weights that are wanted."""
+        """The same with dy, x, w_up_gate, w_down, offs, u, row_weights, x_rows, and those of dx,
+        dw_up_gate, dw_down and drow_weights that are wanted."""
         self._run(self._library.moesaic_expert_mlp_backward, shared, addresses, workspace, scratch,
                   stream)

@@ -99,6 +99,7 @@ ExpertMlpProblem to_problem(const moesaic_expert_mlp_problem& problem) {
   result.capacity = to_capacity(problem.capacity_rule, problem.capacity_factor_millionths,
                                 problem.capacity_source_ranks);
   result.row_weights = to_bool("row_weights", problem.row_weights);
+  result.x_rows = to_enum("x_rows", problem.x_rows, XRows::copied);
   return result;
 }
 

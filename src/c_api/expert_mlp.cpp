@@ -23,6 +23,7 @@ moesaic::ExpertMlpForwardArgs to_args(const moesaic_expert_mlp_forward_args& arg
   result.packed_down = to_packed(args.packed_down);
   result.scratch = to_workspace(args.scratch, device);
   result.row_weights = to_const_view("row_weights", args.row_weights);
+  result.x_rows = to_const_view("x_rows", args.x_rows);
   return result;
 }
 
@@ -40,6 +41,7 @@ moesaic::ExpertMlpBackwardArgs to_args(const moesaic_expert_mlp_backward_args& a
   result.dw_down = to_view("dw_down", args.dw_down);
   result.scratch = to_workspace(args.scratch, device);
   result.row_weights = to_const_view("row_weights", args.row_weights);
+  result.x_rows = to_const_view("x_rows", args.x_rows);
   result.drow_weights = to_view("drow_weights", args.drow_weights);
   return result;
 }
@@ -67,6 +69,10 @@ void moesaic_expert_mlp_destroy(moesaic_expert_mlp* plan) { delete plan; }
 
 const char* moesaic_expert_mlp_implementation(const moesaic_expert_mlp* plan) {
   return plan == nullptr ? "" : plan->implementation.c_str();
+}
+
+int32_t moesaic_expert_mlp_copies_x(const moesaic_expert_mlp* plan) {
+  return plan != nullptr && plan->plan.copies_x() ? 1 : 0;
 }
 
 size_t moesaic_expert_mlp_forward_workspace_bytes(const moesaic_expert_mlp* plan) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -197,6 +198,65 @@ TEST_F(ExpertMlp, RowWeights) {
   moesaic_expert_mlp* none = nullptr;
   EXPECT_EQ(moesaic_expert_mlp_create(&problem_, kCpu, nullptr, &none), moesaic_invalid_argument);
   EXPECT_STREQ(moesaic_last_error(), "row_weights: expected 0 or 1, got 2");
+}
+
+/// Rows 1, none and 0 of two rows of x.
+TEST_F(ExpertMlp, RowsOfXByAnIndex) {
+  problem_.x_rows = moesaic_indexed;
+  create();
+  EXPECT_EQ(moesaic_expert_mlp_copies_x(plan_), 1);
+  EXPECT_EQ(moesaic_expert_mlp_copies_x(nullptr), 0);
+  const Constant x = Constant::matrix(2, kWidth, 0.5F);
+  std::fill_n(static_cast<float*>(x.view.data) + kWidth, kWidth, 1.0F);
+  const Constant w_up_gate(1, 2 * kHidden, kWidth, 0.25F);  // u = 1 or 2 everywhere
+  const Constant w_down(1, kWidth, kHidden, 0.125F);
+  const Constant y = Constant::matrix(kRows, kWidth, 9.0F);
+  const Constant u = Constant::matrix(kRows, 2 * kHidden, 0.0F);
+  std::int32_t rows[kRows] = {1, -1, 0, 77};
+  moesaic_expert_mlp_forward_args forward{};
+  forward.x = x.view;
+  forward.w_up_gate = w_up_gate.view;
+  forward.w_down = w_down.view;
+  forward.offs = offs_view_;
+  forward.y = y.view;
+  forward.u = u.view;
+  moesaic_workspace memory = workspace(moesaic_expert_mlp_forward_workspace_bytes(plan_));
+  EXPECT_EQ(moesaic_expert_mlp_forward(plan_, &forward, &memory, nullptr),
+            moesaic_invalid_argument);
+  EXPECT_EQ(std::string(moesaic_last_error()).find("x_rows: expected i32 [4]"), 0U);
+  forward.x_rows.dtype = moesaic_i32;
+  forward.x_rows.rank = 1;
+  forward.x_rows.shape[0] = kRows;
+  forward.x_rows.stride[0] = 1;
+  forward.x_rows.data = rows;
+  ASSERT_EQ(moesaic_expert_mlp_forward(plan_, &forward, &memory, nullptr), moesaic_ok)
+      << moesaic_last_error();
+  const auto value = [](double one) { return one * one / (1 + std::exp(-one)); };
+  EXPECT_NEAR(y.at(0), value(2), 1e-5);
+  EXPECT_EQ(y.at(kWidth), 0.0F) << "of no row of x";
+  EXPECT_NEAR(y.at(2 * kWidth), value(1), 1e-6);
+
+  const Constant dy = Constant::matrix(kRows, kWidth, 1.0F);
+  const Constant dw_up_gate(1, 2 * kHidden, kWidth, 9.0F);
+  moesaic_expert_mlp_backward_args backward{};
+  backward.dy = dy.view;
+  backward.x = x.view;
+  backward.w_up_gate = w_up_gate.view;
+  backward.w_down = w_down.view;
+  backward.offs = offs_view_;
+  backward.u = u.view;
+  backward.dw_up_gate = dw_up_gate.view;
+  backward.x_rows = forward.x_rows;
+  memory = workspace(moesaic_expert_mlp_backward_workspace_bytes(plan_));
+  ASSERT_EQ(moesaic_expert_mlp_backward(plan_, &backward, &memory, nullptr), moesaic_ok)
+      << moesaic_last_error();
+  const auto silu = [](double gate) { return gate / (1 + std::exp(-gate)); };
+  EXPECT_NEAR(dw_up_gate.at(0), silu(2) * 1.0 + silu(1) * 0.5, 1e-5);
+
+  problem_.x_rows = 3;
+  moesaic_expert_mlp* none = nullptr;
+  EXPECT_EQ(moesaic_expert_mlp_create(&problem_, kCpu, nullptr, &none), moesaic_invalid_argument);
+  EXPECT_STREQ(moesaic_last_error(), "x_rows: expected 0 to 2, got 3");
 }
 
 TEST_F(ExpertMlp, OrderHasNoDefault) {

@@ -43,6 +43,9 @@ TEST(CApiLayout, EnumsAreThoseOfTheCxxApi) {
   EXPECT_EQ(moesaic_host_loop, number(moesaic::Strategy::host_loop));
   EXPECT_EQ(moesaic_eight_row, number(moesaic::CapacityRule::eight_row));
   EXPECT_EQ(moesaic_recompute, number(moesaic::Activations::recompute));
+  EXPECT_EQ(moesaic_in_order, number(moesaic::XRows::in_order));
+  EXPECT_EQ(moesaic_indexed, number(moesaic::XRows::indexed));
+  EXPECT_EQ(moesaic_copied, number(moesaic::XRows::copied));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@ rows, and what is kept."""
 
 import unittest
 
-from torch_cases import BF16, MLP_DEVICE, MlpCase, MoesaicTest, saved_bytes
+from torch_cases import BF16, MLP_DEVICE, MlpCase, MoesaicTest, needs_mlp_cuda, saved_bytes
 
 import torch
 
@@ -64,6 +64,70 @@ class GatheredRows(MoesaicTest):
         self.case.dy[:2] = float("nan")
         y.backward(self.case.dy)
         self.assertTrue(gathered[0].grad.isfinite().all(), "the gradient of a row of nobody")
+
+    def test_indices_of_any_size_and_stride(self):
+        """int64 past what int32 holds is outside too; every other entry of a wider vector is read."""
+        wild = self.x_rows.long()
+        wild[:3] = torch.tensor([2 ** 40, -2 ** 40, 2 ** 32 + 3])
+        y = self.case.run(*self.leaves(), x_rows=wild)
+        self.same(y[:3], torch.zeros(3, 64, device=MLP_DEVICE))
+        for dtype in (torch.int32, torch.int64):
+            apart = torch.stack([self.x_rows, self.x_rows + 1], 1).to(dtype)[:, 0]
+            self.same(self.case.run(*self.leaves(), x_rows=apart),
+                      self.case.run(*self.leaves(), x_rows=self.x_rows))
+
+    def test_the_operators(self):
+        ops, case, x_rows = torch.ops.moesaic, MlpCase([9, 0, 21], tail=0), self.x_rows[:30].clone()
+        x_rows[4:6] = torch.tensor([-1, 20])
+        inputs = (self.tokens, case.w_up_gate, case.w_down, case.offs)
+        for save in (False, True):
+            rest = ("up_gate", save, True, None, x_rows)
+            torch.library.opcheck(ops.swiglu_mlp, (*self.leaves(), case.offs, *rest))
+            out = torch.zeros_like(case.x)
+            torch.library.opcheck(ops.swiglu_mlp_out,
+                                  (*inputs, out, "up_gate", save, None, x_rows))
+            _, u = ops.swiglu_mlp(*inputs, *rest)
+            u = u if save else None
+            wanted = (True, True, True, False)
+            torch.library.opcheck(ops.swiglu_mlp_backward,
+                                  (case.dy, *inputs, u, "up_gate", wanted, None, x_rows))
+            torch.library.opcheck(ops.swiglu_mlp_backward_out,
+                                  (case.dy, *inputs, u, out, None, None, "up_gate", True, False,
+                                   None, None, x_rows))
+            by_operator, by_function = self.leaves(), self.leaves()
+            y, _ = ops.swiglu_mlp(*by_operator, case.offs, *rest)
+            want = case.run(*by_function, x_rows=x_rows, recompute=not save)
+            self.same(y, want)
+            y.backward(case.dy)
+            want.backward(case.dy)
+            for mine, other in zip(by_operator, by_function):
+                self.same(mine.grad, other.grad)
+
+    @needs_mlp_cuda
+    def test_nothing_waits_for_the_device(self):
+        for dtype in (torch.int32, torch.int64):
+            leaves, index = self.leaves(), self.x_rows.to(dtype)
+            self.case.run(*leaves, x_rows=index)
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                self.case.run(*leaves, x_rows=index)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+
+    @needs_mlp_cuda
+    def test_rows_are_not_copied(self):
+        """Beyond y and U a forward on CUDA takes H, and no [M, d] for the rows of x."""
+        peaks = []
+        for x_rows in (None, torch.arange(4096, device="cuda", dtype=torch.int32).flip(0)):
+            case = MlpCase([4096], tail=0, d=1024, h=64)
+            leaves = case.leaves()
+            case.run(*leaves, x_rows=x_rows)
+            torch.cuda.synchronize()
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            case.run(*leaves, x_rows=x_rows)
+            peaks.append(torch.cuda.max_memory_allocated() - before)
+        self.assertLess(peaks[1] - peaks[0], 2 * 4096 * 1024 // 4)
 
     def test_the_copied_rows_are_not_kept(self):
         kept = saved_bytes(lambda: self.case.run(

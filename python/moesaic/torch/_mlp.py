@@ -22,9 +22,10 @@ def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, recompute=False, x_rows=Non
                      h) or "interleaved" (the even ones). There is no default.
     recompute        keep x alone for backward and compute U [M, 2h] again there, instead of keeping
                      U: the same bits, 2*M*2h bytes less in BF16, 4*M*d*h more FLOPs.
-    x_rows           integers [M]: which row of x, now [T, d], each row is. Backward keeps x and not
-                     the M rows, which exist only while a call runs. A row of x may come any number
-                     of times; an index outside of x is a row of zeros without a gradient.
+    x_rows           integers [M]: which row of x, now [T, d], each row is. On CUDA rows are read
+                     where they lie, elsewhere copied while a call runs; backward keeps x and not
+                     the M rows. A row of x may come any number of times; an index outside of x is
+                     a row of zeros without a gradient.
     row_weights      float32, bfloat16 or float16 [M]: what each row of the result is multiplied by,
                      in FP32 and before it is rounded. Differentiable; those of rows at or past
                      offs[-1] are never read and have a gradient of zero. Under autocast they stay as
@@ -78,6 +79,7 @@ def run(inputs, gather, order, recompute, buffers, accumulate_wgrad):
     x, w_up_gate, w_down = _arguments.autocast(*inputs[:3])
     offs, row_weights = inputs[3:]
     inputs = (x, w_up_gate, w_down, offs, row_weights)
+    gather = _routing.as_kernels_read(gather, x.shape[0])
     if accumulate_wgrad and buffers.w_up_gate_grad is None and buffers.w_down_grad is None:
         refuse("w_up_gate_grad_out", "a buffer, or one for w_down_grad_out, since accumulate_wgrad "
                "is True", None)
@@ -87,7 +89,7 @@ def run(inputs, gather, order, recompute, buffers, accumulate_wgrad):
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in differentiable):
         return _mlp_ops.SwigluMlp.apply(*inputs, gather, order, bool(recompute), buffers,
                                         bool(accumulate_wgrad))
-    y, _ = _mlp_ops.forward((_routing.take(x, gather), *inputs[1:]), buffers.out, order, False,
+    y, _ = _mlp_ops.forward((*inputs, gather.token_of_row), buffers.out, order, False,
                             buffers.out is None)
     return y
 
@@ -95,7 +97,7 @@ def run(inputs, gather, order, recompute, buffers, accumulate_wgrad):
 def _check_buffers(inputs, gather, buffers, order):
     """All of them, those of backward too."""
     x, w_up_gate, w_down, offs, _ = inputs
-    _mlp_execute.describe(x, w_up_gate, w_down, offs, order)
+    _mlp_execute.describe(x, w_up_gate, w_down, offs, order, x_rows=gather.token_of_row)
     if buffers.out is not None:
         rows = x.shape[0] if gather.token_of_row is None else gather.token_of_row.shape[0]
         _arguments.check_buffer("out", buffers.out, x)

@@ -16,10 +16,11 @@ _NAMES = {"y": "out", "dy": "grad_out", "dx": "input_grad_out", "dw_up_gate": "w
 GRADIENTS = ("dx", "dw_up_gate", "dw_down", "drow_weights")
 
 
-def describe(x, w_up_gate, w_down, offs, order, row_weights=None):
+def describe(x, w_up_gate, w_down, offs, order, row_weights=None, x_rows=None):
     """The checked call; works on fake tensors too."""
     tensors = dict(zip(_mlp.INPUTS, (x, w_up_gate, w_down, offs)))
-    call = _mlp.check({name: _execute.view(name, tensor) for name, tensor in tensors.items()}, order)
+    call = _mlp.check({name: _execute.view(name, tensor) for name, tensor in tensors.items()}, order,
+                      None if x_rows is None else _execute.view("x_rows", x_rows))
     if row_weights is not None:
         _mlp.check_row_weights(_execute.view("row_weights", row_weights), call)
     return call
@@ -42,7 +43,7 @@ def _entry(kind, tensors, call_tensors, order, args_type, **options):
              for name, tensor in tensors.items()))
     entry = _execute.plans.get(key)
     if entry is None:
-        call = describe(*call_tensors, order, tensors.get("row_weights"))
+        call = describe(*call_tensors, order, tensors.get("row_weights"), tensors.get("x_rows"))
         entry = _execute.remember(key, _Entry(call, tensors, args_type, **options))
     return entry
 
@@ -61,21 +62,35 @@ def _launch(entry, run, tensors, workspace_bytes, scratch_bytes):
     return run(entry.layout, addresses, workspace, scratch, stream)
 
 
-def forward(x, w_up_gate, w_down, offs, out, order, save, zero_tail, row_weights=None):
+def _of_rows(row_weights, x_rows):
+    """What there is of both, by name, and what a plan must know of it."""
+    tensors = {"row_weights": row_weights, "x_rows": x_rows}
+    return ({name: tensor for name, tensor in tensors.items() if tensor is not None},
+            {"row_weights": row_weights is not None,
+             "x_rows": "in_order" if x_rows is None else "indexed"})
+
+
+def rows_of(x, x_rows):
+    """How many rows the layer has."""
+    return (x if x_rows is None else x_rows).shape[0]
+
+
+def forward(x, w_up_gate, w_down, offs, out, order, save, zero_tail, row_weights=None, x_rows=None):
     """(y, u): y is `out` or a fresh tensor, u [M, 2h] what backward reads, or None unless saved."""
     inputs = (x, w_up_gate, w_down, offs)
     if x.dim() != 2 or w_up_gate.dim() != 3:
         describe(*inputs, order)  # raises
+    rows = rows_of(x, x_rows)
     tensors = dict(zip(_mlp.INPUTS, inputs))
-    tensors["y"] = torch.empty(x.shape, dtype=x.dtype, device=x.device) if out is None else out
+    tensors["y"] = (torch.empty((rows, x.shape[1]), dtype=x.dtype, device=x.device) if out is None
+                    else out)
     u = None
     if save:
-        u = tensors["u"] = torch.empty((x.shape[0], w_up_gate.shape[1]), dtype=x.dtype,
-                                       device=x.device)
-    if row_weights is not None:
-        tensors["row_weights"] = row_weights
+        u = tensors["u"] = torch.empty((rows, w_up_gate.shape[1]), dtype=x.dtype, device=x.device)
+    present, options = _of_rows(row_weights, x_rows)
+    tensors.update(present)
     entry = _entry("mlp", tensors, inputs, order, _library.ExpertMlpForwardArgs, save=save,
-                   tail="zero" if zero_tail else "leave", row_weights=row_weights is not None)
+                   tail="zero" if zero_tail else "leave", **options)
     if out is not None:
         _execute.increment_version(out)
     plan = entry.plan
@@ -84,22 +99,21 @@ def forward(x, w_up_gate, w_down, offs, out, order, save, zero_tail, row_weights
 
 
 def backward(grad, x, w_up_gate, w_down, offs, u, gradients, order, zero_tail, accumulate,
-             row_weights=None):
+             row_weights=None, x_rows=None):
     """Writes those of `gradients` (dx, dw_up_gate, dw_down, drow_weights) that are not None."""
     inputs = (x, w_up_gate, w_down, offs)
     tensors = dict(zip(_mlp.INPUTS, inputs))
     tensors["dy"] = grad
     if u is not None:
         tensors["u"] = u
-    if row_weights is not None:
-        tensors["row_weights"] = row_weights
+    present, options = _of_rows(row_weights, x_rows)
+    tensors.update(present)
     written = {name: tensor for name, tensor in zip(GRADIENTS, gradients) if tensor is not None}
     tensors.update(written)
     weights = [tensor for name, tensor in written.items() if name.startswith("dw_")]
     dtype = weights[0].dtype if weights else x.dtype
     entry = _entry("mlp backward", tensors, inputs, order, _library.ExpertMlpBackwardArgs,
-                   save=u is not None, tail="zero" if zero_tail else "leave",
-                   row_weights=row_weights is not None,
+                   save=u is not None, tail="zero" if zero_tail else "leave", **options,
                    wgrad_dtype=_execute.dtype_name(dtype), accumulate=accumulate)
     for tensor in written.values():
         _execute.increment_version(tensor)

@@ -44,17 +44,14 @@ def _nobody(gather, num_tokens):
     return ((index < 0) | (index >= num_tokens)).unsqueeze(1)
 
 
-def take(tokens, gather):
-    """The rows, a copy, or the tokens themselves where there is no gather."""
+def as_kernels_read(gather, num_tokens):
+    """With int32 indices, side by side; what is outside of the tokens stays outside."""
     index = gather.token_of_row
     if index is None:
-        return tokens
-    if gather.row_of_route is not None:
-        return tokens.index_select(0, index)
-    if tokens.shape[0] == 0:
-        return tokens.new_zeros((index.shape[0], tokens.shape[1]))
-    rows = tokens.index_select(0, index.clamp(0, tokens.shape[0] - 1))
-    return rows.masked_fill_(_nobody(gather, tokens.shape[0]), 0)
+        return gather
+    if index.dtype != torch.int32 and gather.row_of_route is None:
+        index = index.clamp(-1, num_tokens)
+    return gather._replace(token_of_row=index.to(torch.int32).contiguous())
 
 
 def zero_rows_of_nobody(row_numbers, gather, num_tokens):
@@ -65,7 +62,7 @@ def zero_rows_of_nobody(row_numbers, gather, num_tokens):
 
 
 def sum_rows(rows, gather, num_tokens):
-    """What `take` does, the other way: each token's rows summed, in FP32 and in one order."""
+    """[T, d]: each token's rows summed, in FP32 and in one order."""
     if gather.row_of_route is not None:
         routes = rows.index_select(0, gather.row_of_route)
         return routes.view(-1, gather.top_k, rows.shape[1]).sum(1)
