@@ -175,6 +175,23 @@ class Layer(CliTest):
             scratch = max(memory["forward_scratch_bytes"], memory["backward_scratch_bytes"])
             self.assertEqual(memory["peak_bytes"], memory["saved_bytes"] + scratch)
 
+    def test_rows_of_x_that_are_not_in_order(self):
+        path = self.folder / "layer.jsonl"
+        done = self.fine("bench", *self.FLAGS, "--pass", "mlp", "--x-rows", 4, "--json", path)
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        path.unlink()
+        for row in rows:
+            problem = row["problem"]
+            self.assertEqual((problem["x_rows"], problem["tokens"]), ("copied", 15))  # 57 rows, four a token
+            self.assertEqual(row["check"]["mismatches"], 0)
+        self.assertEqual([row["problem"]["strategy"] for row in rows], ["grouped", "padded_bmm", "host_loop"])
+        self.assertIn("indexed grouped", done.err)
+        self.assertIn("copies rows that are not in order", done.err)
+        in_order = self.rows("--pass", "mlp", "--strategy", "grouped")[0]
+        self.assertNotIn("x_rows", in_order["problem"])
+        copied = rows[0]["memory"]["forward_scratch_bytes"] - in_order["memory"]["forward_scratch_bytes"]
+        self.assertGreaterEqual(copied, 57 * 64 * 2)
+
     def test_rows_of_modes_are_told_apart(self):
         base = self.folder / "base.jsonl"
         flags = (*self.FLAGS, "--pass", "mlp", "--strategy", "grouped")
@@ -191,6 +208,8 @@ class Refusals(CliTest):
         self.refused("bench", "counts:1", *shape, "--profile", "--pass", "mlp", words=("--profile", "mlp"))
         self.refused("bench", "counts:1", *shape, "--recompute", words=("--recompute", "--pass mlp"))
         self.refused("bench", "counts:1", *shape, "--order", "gate_up", words=("--order", "--pass mlp"))
+        self.refused("bench", "counts:1", *shape, "--x-rows", 2, words=("--x-rows", "--pass mlp"))
+        self.refused("bench", "counts:1", *shape, "--pass", "mlp", "--x-rows", 0, words=("--x-rows", '"0"'))
         self.refused("bench", "counts:1", *shape, "--pass", "forward,forward", words=("--pass", "once"))
         self.refused("bench", "counts:1", *shape, "--pass", "", words=("--pass",))
         self.refused("bench", "counts:1", *shape, "--proj", "down,up", words=("--proj", "up"))

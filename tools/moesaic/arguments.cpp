@@ -156,10 +156,11 @@ void refuse_usage(const std::string& verb, const std::string& message) {
 
 namespace {
 
-/// --order and --recompute are the layer's.
+/// --order, --recompute and --x-rows are the layer's.
 void refuse_layer_flags(const std::string& verb, const RunFlags& run, const std::string& pass) {
   for (const auto& [flag, given] :
-       {std::pair{"--order", run.order_given}, std::pair{"--recompute", run.recompute}}) {
+       {std::pair{"--order", run.order_given}, std::pair{"--recompute", run.recompute},
+        std::pair{"--x-rows", run.rows_per_token > 0}}) {
     if (given) {
       refuse_usage(verb, std::string(flag) + ": expected with --pass mlp, got it with " + pass);
     }

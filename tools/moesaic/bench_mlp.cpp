@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks and times the strategies of one SwiGLU layer side by side, a step at a time: with U kept,
-// and with U computed again where that is asked for.
+// and with U computed again where that is asked for; and where rows of x lie anywhere, read there
+// and copied.
+#include <algorithm>
 #include <deque>
 #include <utility>
 
@@ -29,6 +31,10 @@ BenchCase describe(const routing::Record& record, const RunFlags& flags, const D
   one.seed = seed;
   one.run = describe_mlp(record, flags, device, plan);
   one.min_bytes = min_bytes(plan.mlp.problem(), one.counts);
+  if (one.run.x_rows != XRows::in_order) {  // x is as short as it has tokens
+    const std::int64_t element = plan.mlp.problem().format == Format::bf16 ? 2 : 4;
+    one.min_bytes -= element * (record.rows() - one.run.tokens) * one.run.d;
+  }
   return one;
 }
 
@@ -59,18 +65,43 @@ void time_arms(std::span<MlpArm*> arms, const MlpTensors& tensors, const Site& s
   }
 }
 
-std::vector<PlannedMlp> plan_modes(const routing::Record& record, const RunFlags& flags,
-                                   const DeviceInfo& device, BenchResults& results) {
-  std::vector<PlannedMlp> all;
-  RunResults planning;
+/// Rows in order, or those of tokens: read where they lie by what can, which is never a baseline,
+/// and copied by all.
+std::vector<RunFlags> modes_of(const RunFlags& flags) {
+  std::vector<RunFlags> modes;
   for (const bool recompute : {false, true}) {
     if (recompute && !flags.recompute) continue;
     RunFlags mode = flags;
     mode.recompute = recompute;
+    if (flags.x_rows != XRows::in_order) {
+      const std::vector<Strategy>& all = flags.strategies;
+      if (std::find(all.begin(), all.end(), Strategy::grouped) != all.end()) {
+        mode.strategies = {Strategy::grouped};
+        modes.push_back(mode);
+      }
+      mode.strategies = all;
+      mode.x_rows = XRows::copied;
+    }
+    modes.push_back(std::move(mode));
+  }
+  return modes;
+}
+
+std::vector<PlannedMlp> plan_modes(const routing::Record& record, const RunFlags& flags,
+                                   const DeviceInfo& device, BenchResults& results) {
+  std::vector<PlannedMlp> all;
+  RunResults planning;
+  for (const RunFlags& mode : modes_of(flags)) {
     const ExpertMlpProblem problem =
         mlp_problem(mode, static_cast<std::int64_t>(record.counts.size()), record.rows());
     for (PlannedMlp& plan : plan_mlps(record, mode, device, problem, planning)) {
-      all.push_back(std::move(plan));
+      if (mode.x_rows == XRows::indexed && plan.mlp.copies_x()) {
+        planning.skipped.push_back(
+            {place_of(record) + ", indexed " + std::string(name(plan.strategy)),
+             plan.mlp.implementation() + " copies rows that are not in order: see copied"});
+      } else {
+        all.push_back(std::move(plan));
+      }
     }
   }
   results.skipped.insert(results.skipped.end(), planning.skipped.begin(), planning.skipped.end());
@@ -100,7 +131,7 @@ void bench_mlp(const routing::Record& record, const RunFlags& flags, const Devic
   if (planned.empty()) return;
   const ExpertMlpProblem& problem = planned.front().mlp.problem();
   require_memory(memory_need(problem, planned));
-  MlpTensors tensors = make_mlp_tensors(problem, planned, record, seed);
+  MlpTensors tensors = make_mlp_tensors(problem, planned, record, flags, seed);
   const Site site(device.device);
   std::vector<MlpArm> arms;
   for (const PlannedMlp& plan : planned) {
@@ -117,6 +148,7 @@ void bench_mlp(const routing::Record& record, const RunFlags& flags, const Devic
   }
   time_arms(gated, tensors, site, samples, TimerGate::closed);
   time_arms(waiting, tensors, site, samples, TimerGate::open);
+  // Where rows are copied too, grouped stands last for that: what it is to be compared with.
   for (const Activations mode : {Activations::save, Activations::recompute}) {
     std::vector<RunCase*> same;
     for (MlpArm& arm : arms) {

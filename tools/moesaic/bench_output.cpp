@@ -26,7 +26,9 @@ std::string regime_words(const BenchCase& one) {
 
 std::string pass_words(const RunCase& run) {
   const std::string pass(name(run.pass));
-  return run.pass == RunPass::mlp ? pass + " " + std::string(name(run.activations)) : pass;
+  if (run.pass != RunPass::mlp) return pass;
+  const std::string mode = pass + " " + std::string(name(run.activations));
+  return run.x_rows == XRows::in_order ? mode : mode + " " + std::string(name(run.x_rows));
 }
 
 /// The layer has d and h where a product has N and K.

@@ -79,6 +79,10 @@ Json layer_json(const BenchCase& one) {
                {"order", name(one.run.order)},
                {"activations", name(one.run.activations)},
                {"tail", name(one.problem.tail)}};
+  if (one.run.x_rows != XRows::in_order) {
+    json["x_rows"] = name(one.run.x_rows);
+    json["tokens"] = one.run.tokens;
+  }
   if (one.problem.strategy == Strategy::padded_bmm) {
     json["capacity"] = to_string(one.problem.capacity);
   }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <random>
+#include <utility>
 
 #include "compare.hpp"
 #include "operands.hpp"
@@ -15,6 +17,27 @@ namespace {
 bool keeps_u(const PlannedMlp& plan) { return plan.mlp.problem().activations == Activations::save; }
 bool any_keeps_u(std::span<const PlannedMlp> planned) {
   return std::any_of(planned.begin(), planned.end(), keeps_u);
+}
+
+/// Which token every row is: all routes of all tokens shuffled over the experts, and within an
+/// expert in the order of their tokens, as a stable sort by expert leaves them.
+std::vector<std::int32_t> make_x_rows(const routing::Record& record, const RunFlags& flags,
+                                      std::uint64_t seed) {
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(record.rows()));
+  for (std::size_t route = 0; route < rows.size(); ++route) {
+    rows[route] =
+        static_cast<std::int32_t>(static_cast<std::int64_t>(route) / flags.rows_per_token);
+  }
+  std::mt19937_64 random(seed);  // not std::shuffle, which libraries do differently
+  for (std::size_t left = rows.size(); left > 1; --left) {
+    std::swap(rows[left - 1], rows[random() % left]);
+  }
+  auto begin = rows.begin();
+  for (const std::int64_t count : record.counts) {
+    std::sort(begin, begin + count);
+    begin += count;
+  }
+  return rows;
 }
 
 CheckResult check_all(const ExpertMlpProblem& problem, const MlpTensors& operands,
@@ -82,7 +105,8 @@ MemoryNeed memory_need(const ExpertMlpProblem& problem, std::span<const PlannedM
 }
 
 MlpTensors make_mlp_tensors(const ExpertMlpProblem& problem, std::span<const PlannedMlp> planned,
-                            const routing::Record& record, std::uint64_t seed) {
+                            const routing::Record& record, const RunFlags& flags,
+                            std::uint64_t seed) {
   const DType dtype = problem.format == Format::bf16 ? DType::bf16 : DType::f32;
   const std::int64_t rows = problem.max_rows, experts = problem.num_experts;
   const std::vector<std::int64_t> wide = {rows, problem.d};
@@ -91,6 +115,10 @@ MlpTensors make_mlp_tensors(const ExpertMlpProblem& problem, std::span<const Pla
   MlpTensors operands;
   operands.offs = end_offsets(record.counts);
   operands.x = HostTensor(dtype, wide);
+  if (problem.x_rows != XRows::in_order) {
+    operands.x = HostTensor(dtype, {num_tokens(flags, rows), problem.d});
+    operands.x_rows = make_x_rows(record, flags, seed);
+  }
   operands.dy = HostTensor(dtype, wide);
   operands.w_up_gate = HostTensor(dtype, up_gate);
   operands.w_down = HostTensor(dtype, down);
@@ -136,6 +164,7 @@ RunCase describe_mlp(const routing::Record& record, const RunFlags& flags, const
   RunCase result = describe_case(record, flags, device, plan.strategy);
   result.implementation = plan.mlp.implementation();
   result.activations = plan.mlp.problem().activations;
+  result.x_rows = plan.mlp.problem().x_rows;
   result.memory = plan.memory();
   // Forward: 4dh for U and 2dh for Y per row. Backward: twice that, for inputs and weights.
   // Recomputing U adds 4dh of work that brings nothing new.

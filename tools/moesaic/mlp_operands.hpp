@@ -29,9 +29,11 @@ std::vector<PlannedMlp> plan_mlps(const routing::Record& record, const RunFlags&
 /// Host bytes that operands, gradients and the largest workspace take; U where a plan keeps it.
 MemoryNeed memory_need(const ExpertMlpProblem& problem, std::span<const PlannedMlp> planned);
 
-/// Normal activations and weights; results are not written. U is there where a plan keeps it.
+/// Normal activations and weights; results are not written. U is there where a plan keeps it, and
+/// which row of x each row is where x is not in order.
 MlpTensors make_mlp_tensors(const ExpertMlpProblem& problem, std::span<const PlannedMlp> planned,
-                            const routing::Record& record, std::uint64_t seed);
+                            const routing::Record& record, const RunFlags& flags,
+                            std::uint64_t seed);
 
 /// A plan on tensors where they have been staged.
 class MlpStep {

@@ -15,6 +15,7 @@ namespace moesaic::cli {
 struct MlpTensors {
   HostTensor x, dy, w_up_gate, w_down, y, u, dx, dw_up_gate, dw_down;
   std::vector<std::int32_t> offs;
+  std::vector<std::int32_t> x_rows;  ///< [M], or empty: x is in order.
 
   /// The host's own memory.
   [[nodiscard]] ExpertMlpForwardArgs forward_args() const { return forward_of(host_views()); }
@@ -35,7 +36,7 @@ struct MlpTensors {
   static constexpr std::size_t kFirstOutput = 4;
   struct Views {
     std::array<TensorView, kTensors> tensors;
-    ConstTensorView offs;
+    ConstTensorView offs, x_rows;
   };
 
   /// In the order of the declaration above.
@@ -47,7 +48,7 @@ struct MlpTensors {
   static ExpertMlpBackwardArgs backward_of(const Views& views);
 
   std::array<Mirror, kTensors> there_;
-  OffsetsMirror offs_there_;
+  OffsetsMirror offs_there_, x_rows_there_;
   Views staged_;
 };
 

@@ -142,6 +142,12 @@ void declare_bench(CLI::App& app, Options& options) {
   declare_layer(app, options.input, true);
   declare_bench_lists(app, bench);
   declare_mlp(app, options.run, "--pass mlp: also with a backward that computes U again");
+  add(app, "--x-rows", "K",
+      "--pass mlp: x holds tokens of K rows each, read where they lie and, beside it, copied",
+      [&options](const std::string& text) {
+        options.run.rows_per_token = parse_integer("--x-rows", text, 1, 1024);
+        options.run.x_rows = XRows::indexed;
+      });
   declare_execution(app, options.run);
   add(app, "--samples", "N", "Timed runs of every strategy, 5 to 1000 (20)",
       [&bench](const std::string& text) {

@@ -64,6 +64,8 @@ struct RunFlags {
   RunPass pass = RunPass::forward;
   UpGateOrder order = UpGateOrder::up_gate;
   bool recompute = false;
+  XRows x_rows = XRows::in_order;
+  std::int64_t rows_per_token = 0;  ///< Unless x_rows is in_order: of each row of x.
   bool projection_given = false, order_given = false;  ///< On the command line, not by default.
   Format format = Format::bf16;
   BackendChoice backend = BackendChoice::automatic;

@@ -49,7 +49,9 @@ struct RunCase {
   double grouped_seconds = 0;  ///< Of grouped on the same operands; 0 if it was not timed.
   UpGateOrder order = UpGateOrder::up_gate;
   Activations activations = Activations::save;
-  MlpMemory memory;  ///< mlp only.
+  XRows x_rows = XRows::in_order;
+  std::int64_t tokens = 0;  ///< Rows of x, unless it is in order.
+  MlpMemory memory;         ///< mlp only.
   CheckResult check;
 
   [[nodiscard]] double useful_tflops() const {
@@ -80,6 +82,9 @@ inline constexpr double kCheckedShare = 0.5;
 GroupedGemmProblem gemm_problem(const RunFlags& flags, std::int64_t experts, std::int64_t rows);
 /// The SwiGLU layer that a record and the flags describe.
 ExpertMlpProblem mlp_problem(const RunFlags& flags, std::int64_t experts, std::int64_t rows);
+
+/// Rows of x that `rows` rows of the layer are, with --x-rows.
+std::int64_t num_tokens(const RunFlags& flags, std::int64_t rows);
 
 /// Runs every strategy of `flags` on one record and appends to `results`. Operands are made once.
 /// @throws Error{invalid_argument} when the operands do not fit into memory, Error{unsupported}

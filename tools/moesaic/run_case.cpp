@@ -38,8 +38,13 @@ ExpertMlpProblem mlp_problem(const RunFlags& flags, std::int64_t experts, std::i
           .tail = Tail::leave,
           .wgrad_dtype = flags.format == Format::bf16 ? DType::bf16 : DType::f32,
           .accumulate_wgrad = false,
+          .x_rows = flags.x_rows,
           .strategy = Strategy::grouped,
           .capacity = flags.capacity};
+}
+
+std::int64_t num_tokens(const RunFlags& flags, std::int64_t rows) {
+  return (rows + flags.rows_per_token - 1) / flags.rows_per_token;
 }
 
 namespace {
@@ -95,6 +100,8 @@ RunCase describe_case(const routing::Record& record, const RunFlags& flags,
   result.backend = device.device.kind == DeviceKind::cuda ? "cuda" : "cpu";
   result.order = flags.order;
   result.activations = flags.recompute ? Activations::recompute : Activations::save;
+  result.x_rows = flags.x_rows;
+  if (flags.x_rows != XRows::in_order) result.tokens = num_tokens(flags, result.rows);
   return result;
 }
 

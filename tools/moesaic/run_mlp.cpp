@@ -34,7 +34,7 @@ void run_mlp(const routing::Record& record, const RunFlags& flags, const DeviceI
   const std::vector<PlannedMlp> planned = plan_mlps(record, flags, device, problem, results);
   if (planned.empty()) return;
   require_memory(memory_need(problem, planned));
-  MlpTensors tensors = make_mlp_tensors(problem, planned, record, seed);
+  MlpTensors tensors = make_mlp_tensors(problem, planned, record, flags, seed);
   const Site site(device.device);
   const std::size_t before = results.cases.size();
   for (const PlannedMlp& plan : planned) {

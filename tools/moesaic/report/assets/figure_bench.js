@@ -15,9 +15,11 @@
   };
   /// Rows that may share lines: one product, or one way to run the layer, on one number of experts.
   const productOf = (row) => {
-    const {pass, n, k, d, h, order, activations, dtype, format} = row.problem || {};
-    const what = n === undefined ? `d = ${d}, h = ${h}, ${order}, activations ${activations}` :
-                                   `N × K = ${n} × ${k}`;
+    const {pass, n, k, d, h, order, activations, x_rows, dtype, format} = row.problem || {};
+    const rows = x_rows === undefined ? '' : `, rows ${x_rows}`;
+    const what = n === undefined ?
+        `d = ${d}, h = ${h}, ${order}, activations ${activations}${rows}` :
+        `N × K = ${n} × ${k}`;
     return `${pass}, ${at(row, 'routing.experts')} experts, ${what}, ${dtype || format}`;
   };
 
