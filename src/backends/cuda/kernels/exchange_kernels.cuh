@@ -5,75 +5,10 @@
 
 #include <cstdint>
 
-#include "backends/cuda/kernels/exchange_params.hpp"
-#include "backends/cuda/ptx/bf16.cuh"
-#include "backends/cuda/transport/peer_access.cuh"
-#include "math/route_fault.hpp"
+#include "backends/cuda/kernels/exchange_rows.cuh"
 #include "math/row_combine.hpp"
 
 namespace moesaic::backends::cuda {
-
-using transport::Access;
-using transport::Vector;
-
-/// FP32 values of a 16-byte vector, and back with one rounding each.
-template <class T>
-struct Values;
-template <>
-struct Values<float> {
-  static constexpr int kCount = 4;
-  static __device__ __forceinline__ void unpack(const Vector& v, float (&to)[kCount]) {
-    to[0] = __uint_as_float(v.x);
-    to[1] = __uint_as_float(v.y);
-    to[2] = __uint_as_float(v.z);
-    to[3] = __uint_as_float(v.w);
-  }
-  static __device__ __forceinline__ Vector pack(const float (&from)[kCount]) {
-    return {__float_as_uint(from[0]), __float_as_uint(from[1]), __float_as_uint(from[2]),
-            __float_as_uint(from[3])};
-  }
-};
-template <>
-struct Values<__nv_bfloat16> {
-  static constexpr int kCount = 8;
-  static __device__ __forceinline__ void unpack(const Vector& v, float (&to)[kCount]) {
-    const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      to[2 * i] = ptx::low_bf16(words[i]);
-      to[2 * i + 1] = ptx::high_bf16(words[i]);
-    }
-  }
-  static __device__ __forceinline__ Vector pack(const float (&from)[kCount]) {
-    return {ptx::pack_bf16(from[0], from[1]), ptx::pack_bf16(from[2], from[3]),
-            ptx::pack_bf16(from[4], from[5]), ptx::pack_bf16(from[6], from[7])};
-  }
-};
-
-/// Where an entry of the maps points; negative rank: nowhere. Records its fault.
-struct RowPlace {
-  std::int32_t rank = -1;
-  std::int64_t offset_bytes = 0;
-};
-__device__ __forceinline__ RowPlace row_place(const ExchangeParams& p, std::int64_t route,
-                                              math::Transfer transfer, bool records) {
-  const std::int32_t rank = p.ranks[route], row = p.rows[route];
-  if (math::moves_row(rank, row, p.group.num_ranks, p.max_rows)) {
-    return {rank, p.offset_bytes + row * p.peer_stride};
-  }
-  const std::uint64_t fault = math::encode_route_fault(math::map_fault(
-      rank, row, p.group.num_ranks, p.max_rows, static_cast<std::int32_t>(route), transfer));
-  if (records && fault != 0) atomicMax(p.fault_word, static_cast<unsigned long long>(fault));
-  return {};
-}
-
-__device__ __forceinline__ std::int64_t first_warp() {
-  return static_cast<std::int64_t>(blockIdx.x) * kExchangeWarps +
-         static_cast<int>(threadIdx.x) / transport::kWarp;
-}
-__device__ __forceinline__ std::int64_t num_warps() {
-  return static_cast<std::int64_t>(gridDim.x) * kExchangeWarps;
-}
 
 __device__ __forceinline__ std::byte* gathered_row(const ExchangeParams& p, std::int64_t token,
                                                    std::int32_t slot) {
@@ -150,7 +85,6 @@ __global__ void __launch_bounds__(kExchangeThreads) gather_rows_kernel(ExchangeP
 
 /// Slots whose loads are in flight at once, for one vector per lane.
 inline constexpr int kSlotsInFlight = 8;
-inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
 /// One slot of a token: where its row is, and how much it counts.
 struct SlotSource {
@@ -268,7 +202,7 @@ __global__ void __launch_bounds__(kExchangeThreads) probs_grad_kernel(ProbsGradP
     }
 #pragma unroll
     for (int other = transport::kWarp / 2; other > 0; other /= 2) {
-      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, other);
+      sum += __shfl_xor_sync(kAllLanes, sum, other);
     }
     if (transport::lane() == 0) p.dprobs[route] = sum;
   }
