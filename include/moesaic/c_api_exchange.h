@@ -48,12 +48,15 @@ typedef struct moesaic_ep_pool_usage {
   uint64_t pooled_bytes;
 } moesaic_ep_pool_usage;
 
+/// See moesaic::DispatchForm.
+enum moesaic_dispatch_form { moesaic_dispatch_direct = 0, moesaic_dispatch_fan_out = 1 };
+
 /// See moesaic::ExpertParallelProblem.
 typedef struct moesaic_ep_problem {
   int32_t format;  ///< enum moesaic_format
   int32_t num_experts;
   int32_t topk;
-  int32_t reserved;  ///< 0
+  int32_t dispatch;  ///< enum moesaic_dispatch_form
   int64_t max_tokens;
   int64_t d;
   int64_t capacity_factor_millionths;  ///< 0 means 1,250,000.

@@ -20,6 +20,17 @@ namespace detail {
 class ExpertParallelImpl;
 }  // namespace detail
 
+/// How dispatch sends a token to a rank that is to have several rows of it. What lies in the
+/// buffers behind it is the same, bit by bit.
+enum class DispatchForm : std::uint8_t {
+  direct,  ///< Once for each row.
+  /// Once, into the first of its rows there; that rank then copies it to the others. Fewer bytes
+  /// between ranks; one more barrier, before the copies; and 16 * R * T * topk bytes on every rank
+  /// that peers can reach.
+  fan_out,
+};
+std::string_view name(DispatchForm form) noexcept;
+
 /// An exchange of rows without its data; the same on every rank.
 ///
 /// A route is a slot of a token, numbered token * topk + slot on its source rank. Rank r holds the
@@ -32,6 +43,7 @@ struct ExpertParallelProblem {
   std::int64_t max_tokens = 0;   ///< T: no rank has more tokens in a call, each may have fewer.
   std::int64_t d = 0;            ///< Elements of a row, a multiple of 8.
   std::int64_t capacity_factor_millionths = 1'250'000;  ///< c; routes past M are dropped.
+  DispatchForm dispatch = DispatchForm::direct;         ///< Of all PUTs, also weighted ones.
 };
 
 /// One rank's part in making the route maps. `tokens` is this rank's own number, 0 to T. All maps
@@ -93,7 +105,9 @@ struct ProbsGradArgs {
 };
 
 /// Barriers of a PUT. The one behind it says that all rows have arrived everywhere. The one before
-/// it is needed when a rank may still read what is overwritten.
+/// it is needed when a rank may still read what is overwritten. DispatchForm::fan_out has one of
+/// its own between: without the one behind it, the rows of this rank have arrived for what follows
+/// in its stream, those of others may not.
 struct PutOptions {
   int nblocks = 0;  ///< Thread blocks of the transfer; 0 = the transport's own number.
   bool pre_barrier = false;
@@ -159,7 +173,7 @@ class ExpertParallel {
   /// what came; Error{workspace_too_small}. So do the operations below. Everything is checked
   /// before anything is written.
   void route_maps(std::span<const RouteMapsArgs> ranks, Stream stream) const;
-  /// Writes each routed row of `input` into the `out` of its rank.
+  /// Writes each routed row of `input` into the `out` of its rank, as problem().dispatch says.
   void dispatch_put(std::span<const DispatchPutArgs> ranks, Stream stream,
                     const PutOptions& options = {}) const;
   /// Fetches the rows that the maps name, then sums them. Without `gathered` there is nowhere to

@@ -105,7 +105,7 @@ class EpPoolUsage(Structure):
 
 class EpProblem(Structure):
     _fields_ = [("format", c_int32), ("num_experts", c_int32), ("topk", c_int32),
-                ("reserved", c_int32), ("max_tokens", c_int64), ("d", c_int64),
+                ("dispatch", c_int32), ("max_tokens", c_int64), ("d", c_int64),
                 ("capacity_factor_millionths", c_int64)]
 
 

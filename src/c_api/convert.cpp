@@ -104,13 +104,13 @@ ExpertMlpProblem to_problem(const moesaic_expert_mlp_problem& problem) {
 }
 
 ExpertParallelProblem to_problem(const moesaic_ep_problem& problem) {
-  check_reserved(problem.reserved);
   ExpertParallelProblem result;
   result.format = to_enum("format", problem.format, Format::mxfp8);
   result.num_experts = problem.num_experts;
   result.topk = problem.topk;
   result.max_tokens = problem.max_tokens;
   result.d = problem.d;
+  result.dispatch = to_enum("dispatch", problem.dispatch, DispatchForm::fan_out);
   if (problem.capacity_factor_millionths != 0) {
     result.capacity_factor_millionths = problem.capacity_factor_millionths;
   }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "moesaic/expert_mlp.hpp"
+#include "moesaic/expert_parallel.hpp"
 #include "moesaic/grouped_gemm.hpp"
 
 namespace moesaic::core {
@@ -37,6 +38,8 @@ template <>
 inline constexpr std::array<std::string_view, 2> kWords<Activations>{"save", "recompute"};
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<XRows>{"in_order", "indexed", "copied"};
+template <>
+inline constexpr std::array<std::string_view, 2> kWords<DispatchForm>{"direct", "fan_out"};
 
 /// Whether `value` is one of the constants, and not another number that the type holds.
 template <class Enum>

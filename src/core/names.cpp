@@ -18,5 +18,6 @@ std::string_view name(CapacityRule rule) noexcept { return core::word(rule); }
 std::string_view name(UpGateOrder order) noexcept { return core::word(order); }
 std::string_view name(Activations mode) noexcept { return core::word(mode); }
 std::string_view name(XRows rows) noexcept { return core::word(rows); }
+std::string_view name(DispatchForm form) noexcept { return core::word(form); }
 
 }  // namespace moesaic

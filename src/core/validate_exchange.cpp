@@ -205,6 +205,7 @@ void check_problem(const ExpertParallelProblem& problem, int num_ranks) {
   check_range("topk", problem.topk, 1, kMaxTopk);
   check_range("max_tokens", problem.max_tokens, 0, kMaxRows / problem.topk);
   check_width("d", problem.d);
+  check_constant("dispatch", problem.dispatch);
   if (problem.capacity_factor_millionths <= 0) {
     refuse("capacity_factor_millionths", "a positive factor",
            std::to_string(problem.capacity_factor_millionths));

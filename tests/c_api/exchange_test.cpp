@@ -154,13 +154,38 @@ TEST_F(Exchange, ArgumentsAreRefusedByRankAndName) {
 TEST_F(Exchange, TheProblemIsChecked) {
   moesaic_ep_exchange* plan = nullptr;
   moesaic_ep_problem problem = problem_;
-  problem.reserved = 1;
+  problem.dispatch = 2;
   EXPECT_EQ(moesaic_ep_create(&problem, group_, &plan), moesaic_invalid_argument);
+  EXPECT_EQ(std::string(moesaic_last_error()).rfind("dispatch", 0), 0U);
   problem = problem_;
   problem.num_experts = 3;
   EXPECT_EQ(moesaic_ep_create(&problem, group_, &plan), moesaic_invalid_argument);
   EXPECT_EQ(std::string(moesaic_last_error()).rfind("num_experts", 0), 0U);
   EXPECT_EQ(plan, nullptr);
+}
+
+TEST_F(Exchange, TheFormOfDispatchIsPassedOn) {
+  // No tokens: all that is to be seen are the barriers.
+  std::vector<moesaic_ep_dispatch_put_args> put(2);
+  for (std::size_t r = 0; r < 2; ++r) {
+    Rank& rank = ranks_[r];
+    put[r].input = tensor(rank.x.data(), moesaic_f32, 0, kWidth);
+    put[r].out = tensor(static_cast<float*>(rank.buffer), moesaic_f32, 4, kWidth);
+    put[r].dst_ranks = tensor(rank.ranks.data(), moesaic_i32, 0, 1);
+    put[r].dst_rows = tensor(rank.rows.data(), moesaic_i32, 0, 1);
+    put[r].workspace = workspace(rank);
+  }
+  ASSERT_EQ(moesaic_ep_dispatch_put(plan_, put.data(), 2, nullptr, nullptr), moesaic_ok)
+      << moesaic_last_error();
+  EXPECT_EQ(moesaic_ep_group_barriers(group_), 1);
+  moesaic_ep_problem problem = problem_;
+  problem.dispatch = moesaic_dispatch_fan_out;
+  moesaic_ep_exchange* plan = nullptr;
+  ASSERT_EQ(moesaic_ep_create(&problem, group_, &plan), moesaic_ok) << moesaic_last_error();
+  EXPECT_EQ(moesaic_ep_dispatch_put(plan, put.data(), 2, nullptr, nullptr), moesaic_ok)
+      << moesaic_last_error();
+  EXPECT_EQ(moesaic_ep_group_barriers(group_), 3);
+  moesaic_ep_destroy(plan);
 }
 
 TEST_F(Exchange, ALeaseIsReleasedOnce) {

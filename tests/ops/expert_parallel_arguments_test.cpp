@@ -44,6 +44,8 @@ TEST(ExchangePlan, RefusalsNameTheField) {
   });
   refuse_plan(
       {"format", "mxfp8"}, [](auto& p) { p.format = Format::mxfp8; }, ErrorCode::unsupported);
+  refuse_plan({"dispatch", "direct or fan_out", "2"},
+              [](auto& p) { p.dispatch = static_cast<DispatchForm>(2); });
   for (const int ranks : {0, -1, 1025}) {
     expect_error(ErrorCode::invalid_argument, {"num_ranks", std::to_string(ranks)},
                  [&] { ExpertParallelGroup::simulated(ranks); });

@@ -155,10 +155,22 @@ TEST_P(Exchange, RowsOfOneExpertLieTogetherBySource) {
   }
 }
 
+/// The problem in each form of dispatch, unweighted and weighted.
+template <class Body>
+void in_each_form(ExpertParallelProblem problem, const Body& body) {
+  for (const DispatchForm form : {DispatchForm::direct, DispatchForm::fan_out}) {
+    for (const bool weighted : {false, true}) {
+      SCOPED_TRACE(std::string(name(form)) + (weighted ? ", weighted" : ""));
+      problem.dispatch = form;
+      body(problem, weighted);
+    }
+  }
+}
+
 TEST_P(Exchange, DispatchPutsEachRowAndNothingElse) {
   const Case& c = GetParam();
-  for (const bool weighted : {false, true}) {
-    ExchangeRun run(c.problem, c.ids, kScattered);
+  in_each_form(c.problem, [&](const ExpertParallelProblem& problem, bool weighted) {
+    ExchangeRun run(problem, c.ids, kScattered);
     run.fill(21);
     run.route_maps();
     std::vector<std::vector<std::byte>> before;
@@ -186,7 +198,7 @@ TEST_P(Exchange, DispatchPutsEachRowAndNothingElse) {
           "")
           << "rank " << rank;
     }
-  }
+  });
 }
 
 /// What combine must give for one element: fused multiply-adds from zero, k ascending.

@@ -99,9 +99,9 @@ class Gradients(MoesaicTest):
     def test_against_the_layer_without_ranks(self):
         tight = {"rtol": 1e-5, "atol": 1e-5}
         for ranks, experts, counts in ((1, 4, [9]), (2, 4, [12, 5]), (4, 8, [3, 12, 0, 1])):
-            for fused in (True, False):
-                with self.subTest(ranks=ranks, fused=fused):
-                    exchange = exchange_of(ranks, experts)
+            for fused, form in ((True, "direct"), (False, "direct"), (True, "fan_out")):
+                with self.subTest(ranks=ranks, fused=fused, dispatch=form):
+                    exchange = exchange_of(ranks, experts, dispatch=form)
                     poison(exchange)
                     self.check(Layer(exchange, counts), tight, fused=fused)
                     self.assertEqual(exchange.read_fault(), exchange.as_given([None] * ranks))
@@ -204,6 +204,8 @@ class Refusals(MoesaicTest):
                 exchange.route_maps(value)
         with self.assertRaisesRegex(moesaic.InvalidArgument, "expert_ids.*integers"):
             exchange.route_maps([torch.zeros(3, 2), torch.zeros(3, 2)])
+        with self.assertRaisesRegex(moesaic.InvalidArgument, "dispatch.*fan_out"):
+            exchange_of(dispatch="fan-out")
         with self.assertRaisesRegex(moesaic.InvalidArgument, "max_tokens = 12"):
             exchange.route_maps([torch.zeros(13, 2, dtype=torch.int32)] * 2)
         maps = exchange.route_maps([torch.zeros(3, 2, dtype=torch.int32)] * 2)

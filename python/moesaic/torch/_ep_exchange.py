@@ -12,6 +12,7 @@ from . import _execute
 from ._ep_group import check_status
 
 _FAULTS = ("none", "expert_out_of_range", "rank_out_of_range", "row_out_of_range")
+_DISPATCH_FORMS = {"direct": 0, "fan_out": 1}
 _INT32_MAX = 2**31 - 1
 
 
@@ -41,21 +42,24 @@ class Exchange:
     capacity_factor  every rank has room for ceil(capacity_factor * T * topk) rows, `max_rows`;
                      routes past it are dropped.
     dtype            torch.bfloat16 or torch.float32.
+    dispatch         "direct": a token travels once for each of its rows; "fan_out": once to each
+                     rank, which copies it there. The same bits; see the guide for which is faster.
 
     Operations of one group must not overlap in time: one stream, or events between streams.
     """
 
     def __init__(self, group, *, num_experts, topk, max_tokens, hidden_size, capacity_factor=1.25,
-                 dtype=torch.bfloat16):
+                 dtype=torch.bfloat16, dispatch="direct"):
         name = _execute.dtype_name(dtype)
         if name not in ("bf16", "f32"):
             refuse("dtype", "torch.bfloat16 or torch.float32", dtype)
-        self.group, self.dtype = group, dtype
+        _gemm.check_word("dispatch", dispatch, _DISPATCH_FORMS)
+        self.group, self.dtype, self.dispatch = group, dtype, dispatch
         self.num_experts, self.topk, self.max_tokens = num_experts, topk, max_tokens
         self.hidden_size = hidden_size
         problem = _library.EpProblem(
             format=_gemm.FORMATS[name], num_experts=num_experts, topk=topk, max_tokens=max_tokens,
-            d=hidden_size, capacity_factor_millionths=round(capacity_factor * 1e6) or -1)
+            d=hidden_size, dispatch=_DISPATCH_FORMS[dispatch], capacity_factor_millionths=round(capacity_factor * 1e6) or -1)
         self._native, handle = group.native, ctypes.c_void_p()
         check_status(group.rendezvous, group.native.moesaic_ep_create(problem, group.handle, handle))
         self._handle = handle.value

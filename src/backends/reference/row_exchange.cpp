@@ -5,81 +5,18 @@
 #include "backends/reference/row_exchange.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "backends/host_rows.hpp"
+#include "backends/reference/dispatch_rows.hpp"
+#include "backends/reference/map_reader.hpp"
 #include "backends/reference/route_maps.hpp"
 #include "core/exact.hpp"
 #include "core/parallel.hpp"
-#include "math/route_fault.hpp"
 #include "math/row_combine.hpp"
 
 namespace moesaic::backends::reference {
 namespace {
-
-/// One rank's route maps, and the buffers of all ranks that they point into.
-struct MapReader {
-  const std::int32_t* ranks;
-  const std::int32_t* rows;
-  std::int32_t num_ranks;
-  std::int64_t max_rows;
-  std::int64_t routes;
-
-  MapReader(const detail::ExpertParallelImpl& exchange, const ConstTensorView& map_ranks,
-            const ConstTensorView& map_rows)
-      : ranks(static_cast<const std::int32_t*>(map_ranks.data)),
-        rows(static_cast<const std::int32_t*>(map_rows.data)),
-        num_ranks(exchange.group().num_ranks()),
-        max_rows(exchange.max_rows()),
-        routes(map_ranks.shape[0] * map_ranks.shape[1]) {}
-
-  [[nodiscard]] bool moves(std::int64_t route) const {
-    return math::moves_row(ranks[route], rows[route], num_ranks, max_rows);
-  }
-  [[nodiscard]] std::uint64_t faults(math::Transfer transfer) const {
-    std::uint64_t word = 0;
-    for (std::int64_t route = 0; route < routes; ++route) {
-      word = math::combine_route_faults(word, math::encode_route_fault(math::map_fault(
-                                                  ranks[route], rows[route], num_ranks, max_rows,
-                                                  static_cast<std::int32_t>(route), transfer)));
-    }
-    return word;
-  }
-};
-
-float single(float value) { return value; }
-float single(BFloat16 value) { return static_cast<float>(value); }
-template <class T>
-T rounded(float value) {
-  return static_cast<T>(value);
-}
-
-const float* probs_of(const ConstTensorView& probs) {
-  return probs.rank == 0 ? nullptr : static_cast<const float*>(probs.data);
-}
-
-template <class T>
-void put_rank(const DispatchPutArgs& args, std::span<const DispatchPutArgs> peers,
-              const MapReader& maps) {
-  const std::int64_t topk = args.dst_ranks.shape[1];
-  const std::int64_t d = args.input.shape[1];
-  const float* probs = probs_of(args.probs);
-  for (std::int64_t route = 0; route < maps.routes; ++route) {
-    if (!maps.moves(route)) {
-      continue;
-    }
-    const T* from = row<T>(args.input, route / topk);
-    T* to = row<T>(peers[static_cast<std::size_t>(maps.ranks[route])].out, maps.rows[route]);
-    if (probs == nullptr) {
-      std::copy(from, from + d, to);
-      continue;
-    }
-    for (std::int64_t j = 0; j < d; ++j) {
-      to[j] = rounded<T>(math::weighted(probs[route], single(from[j])));
-    }
-  }
-}
 
 /// Where GET finds the buffer of each rank.
 using Sources = std::vector<ConstTensorView>;
@@ -145,12 +82,6 @@ void probs_grad_token(const ProbsGradArgs& args, const MapReader& maps, std::int
   }
 }
 
-/// Calls `body` with a value of the rows' C++ type.
-template <class Body>
-void with_row_type(Format format, const Body& body) {
-  format == Format::f32 ? body(float{}) : body(BFloat16{});
-}
-
 class SimulatedExchange final : public detail::ExpertParallelImpl {
  public:
   using ExpertParallelImpl::ExpertParallelImpl;
@@ -173,8 +104,8 @@ class SimulatedExchange final : public detail::ExpertParallelImpl {
     for (const DispatchPutArgs& args : ranks) {
       const MapReader maps(*this, args.dst_ranks, args.dst_rows);
       record_route_fault(args.workspace, maps.faults(math::Transfer::put));
-      with_row_type(problem().format, [&]<class T>(T /*type*/) { put_rank<T>(args, ranks, maps); });
     }
+    dispatch_rows(*this, ranks);
     barrier(options.post_barrier);
   }
 

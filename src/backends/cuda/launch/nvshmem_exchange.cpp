@@ -277,8 +277,11 @@ class NvshmemExchange final : public detail::ExpertParallelImpl {
 class NvshmemImplementation final : public ExpertParallelImplementation {
  public:
   [[nodiscard]] std::string_view name() const noexcept override { return "cuda/nvshmem/rowwise"; }
-  [[nodiscard]] Support supports(const ExpertParallelProblem& /*problem*/,
+  [[nodiscard]] Support supports(const ExpertParallelProblem& problem,
                                  const ExpertParallelGroup& group) const override {
+    if (problem.dispatch != DispatchForm::direct) {
+      return {false, "it dispatches directly, not by fan_out"};
+    }
     if (dynamic_cast<const NvshmemGroup*>(&group.impl()) == nullptr) {
       return {false, "it serves nvshmem groups, one process per GPU, not " +
                          std::string(group.transport()) + " ones"};
