@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,7 +66,7 @@ class EpRun {
  public:
   EpRun(const ExpertParallelGroup& group, int group_rank, const ExpertParallelProblem& problem,
         const testing::RankIds& ids, std::uint32_t seed, Stream stream)
-      : wanted(problem, ids),
+      : wanted(direct(problem), ids),
         exchange(ExpertParallel::plan(problem, group)),
         own(wanted.ranks[static_cast<std::size_t>(group_rank)]),
         stream_(stream),
@@ -184,16 +185,30 @@ class EpRun {
   }
 
   void check_put(bool weighted) {
-    SCOPED_TRACE(weighted ? "weighted put" : "put");
+    check_put_of([&](std::size_t /*rank*/) { return weighted; });
+  }
+  /// With probs on some ranks.
+  void check_put_of(const std::function<bool(std::size_t)>& is_weighted) {
+    const auto here = static_cast<std::size_t>(&own - wanted.ranks.data());
+    SCOPED_TRACE(std::string(name(problem().dispatch)) +
+                 (is_weighted(here) ? " weighted put" : " put"));
     for (testing::RankData& rank : wanted.ranks) {
       const TensorView view = rank.buffer.view();
       std::memset(view.data, 0xFF,
                   static_cast<std::size_t>(view.shape[0] * problem().d * size_bytes(dtype_)));
     }
-    poison();
-    wanted.exchange.dispatch_put(wanted.put_args(weighted), Stream::cpu());
-    exchange.dispatch_put(std::vector{put_args(weighted)}, stream_);
-    EXPECT_EQ(leased_bytes(), bytes_of(own.buffer)) << "rows of the buffer";
+    std::vector<DispatchPutArgs> all = wanted.put_args(true);
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      if (!is_weighted(rank)) all[rank].probs = {};
+    }
+    wanted.exchange.dispatch_put(all, Stream::cpu());
+    const std::vector<std::byte> rows = bytes_of(own.buffer);
+    for (const int nblocks : {1, 37, 0}) {
+      poison();
+      exchange.dispatch_put(std::vector{put_args(is_weighted(here))}, stream_,
+                            {.nblocks = nblocks});
+      EXPECT_EQ(leased_bytes(), rows) << "rows of the buffer, nblocks " << nblocks;
+    }
     expect_same_fault();
   }
 
@@ -281,11 +296,16 @@ class EpRun {
     return bytes;
   }
 
-  testing::ExchangeRun wanted;  ///< All ranks, on the CPU.
+  testing::ExchangeRun wanted;  ///< All ranks, on the CPU, with direct dispatch.
   ExpertParallel exchange;
   testing::RankData& own;  ///< This rank's there.
 
  private:
+  /// The simulation dispatches directly: what is wanted does not depend on the form.
+  static ExpertParallelProblem direct(ExpertParallelProblem problem) {
+    problem.dispatch = DispatchForm::direct;
+    return problem;
+  }
   void clear_workspace() const {
     const std::vector<std::byte> zeros(exchange.workspace_bytes());
     copy(workspace_.data(), zeros.data(), zeros.size(), stream_);

@@ -12,6 +12,8 @@ namespace {
 using testing::exchange_problem;
 using testing::RankIds;
 
+constexpr DispatchForm kForms[] = {DispatchForm::direct, DispatchForm::fan_out};
+
 class Exchange : public OnRanks {
  protected:
   [[nodiscard]] int count() const { return ranks().count; }
@@ -29,11 +31,14 @@ class Exchange : public OnRanks {
     }
     return all;
   }
-  void check(const ExpertParallelProblem& problem, const RankIds& ids) {
-    EpRun run(world(), ranks().rank, problem, ids, 11, stream());
-    run.check_all();
-    // Buffers and maps are used again, with what the last call left in them.
-    run.check_all();
+  void check(ExpertParallelProblem problem, const RankIds& ids) {
+    for (const DispatchForm form : kForms) {
+      problem.dispatch = form;
+      EpRun run(world(), ranks().rank, problem, ids, 11, stream());
+      run.check_all();
+      // Buffers and maps are used again, with what the last call left in them.
+      run.check_all();
+    }
   }
   static std::int32_t random_id(int rank, std::int64_t token, int slot, int experts) {
     std::uint32_t x = static_cast<std::uint32_t>(rank * 7919 + token * 131 + slot * 17 + 1);
@@ -52,6 +57,17 @@ TEST_F(Exchange, RandomRoutingOfEveryTopkAndType) {
                 topk, [](int rank) { return 300 - 7 * rank; },
                 [&](int r, std::int64_t t, int s) { return random_id(r, t, s, experts + 1) - 1; }));
     }
+  }
+}
+
+/// More slots than a warp has lanes, and rows that are no whole pieces of a warp.
+TEST_F(Exchange, FortySlots) {
+  const int experts = 3 * count();
+  for (const std::int64_t d : {64, 2056}) {
+    check(exchange_problem(experts, 40, 20, d),
+          make(
+              40, [](int rank) { return 20 - rank; },
+              [&](int r, std::int64_t t, int s) { return random_id(r, t, s, experts + 2) - 2; }));
   }
 }
 
@@ -140,18 +156,39 @@ TEST_F(Exchange, WrongIdsAndMapsAreFaults) {
       2, [](int) { return 16; },
       [&](int r, std::int64_t t, int s) { return random_id(r, t, s, experts); });
   for (auto& of_rank : ids) of_rank[9] = experts + 5;
-  EpRun run(world(), ranks().rank, exchange_problem(experts, 2, 16, 64), ids, 5, stream());
-  run.check_maps();
-  for (auto& rank : run.wanted.ranks) {  // the same on all ranks, as the simulation needs
-    rank.dst_ranks[3] = count();
-    rank.dst_rows[3] = 0;
-    rank.dst_ranks[4] = 0;
-    rank.dst_rows[4] = static_cast<std::int32_t>(run.exchange.max_rows());
-    rank.dst_ranks[5] = -1;
+  auto problem = exchange_problem(experts, 2, 16, 64);
+  for (const DispatchForm form : kForms) {
+    problem.dispatch = form;
+    EpRun run(world(), ranks().rank, problem, ids, 5, stream());
+    run.check_maps();
+    for (auto& rank : run.wanted.ranks) {  // the same on all ranks, as the simulation needs
+      rank.dst_ranks[3] = count();
+      rank.dst_rows[3] = 0;
+      rank.dst_ranks[4] = 0;
+      rank.dst_rows[4] = static_cast<std::int32_t>(run.exchange.max_rows());
+      rank.dst_ranks[5] = -1;
+    }
+    run.set_map(3, count(), 0);
+    run.check_put(false);
+    run.check_get(true);
+    run.check_put(true);
   }
-  run.set_map(3, count(), 0);
-  run.check_put(false);
-  run.check_get(true);
+}
+
+TEST_F(Exchange, ProbsOfSomeRanks) {
+  const int experts = 2 * count();
+  const auto ids = make(
+      4, [](int) { return 40; },
+      [&](int r, std::int64_t t, int s) { return random_id(r, t, s, experts); });
+  auto problem = exchange_problem(experts, 4, 40, 264);
+  for (const DispatchForm form : kForms) {
+    problem.dispatch = form;
+    EpRun run(world(), ranks().rank, problem, ids, 5, stream());
+    run.check_maps();
+    for (const int odd : {0, 1, 0}) {
+      run.check_put_of([&](std::size_t rank) { return static_cast<int>(rank % 2) == odd; });
+    }
+  }
 }
 
 TEST_F(Exchange, AnEarlierErrorOfTheProcessIsNotOurs) {

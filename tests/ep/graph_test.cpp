@@ -9,13 +9,17 @@
 namespace moesaic::ep_tests {
 namespace {
 
-class Capture : public OnRanks {};
+class Capture : public OnRanks {
+ protected:
+  void replays_follow_the_ids(DispatchForm form);
+};
 
-TEST_F(Capture, ReplaysFollowTheIds) {
+void Capture::replays_follow_the_ids(DispatchForm form) {
   const int experts = 4 * ranks().count;
   testing::RankIds ids(static_cast<std::size_t>(ranks().count), std::vector<std::int32_t>(128, 0));
-  EpRun run(world(), ranks().rank, testing::exchange_problem(experts, 2, 64, 256), ids, 9,
-            stream());
+  auto problem = testing::exchange_problem(experts, 2, 64, 256);
+  problem.dispatch = form;
+  EpRun run(world(), ranks().rank, problem, ids, 9, stream());
   run.check_all();  // nothing is loaded or allocated for the first time in the capture
   const OnDevice out = run.rows_like(64);
   auto* native = static_cast<cudaStream_t>(stream().native());
@@ -56,6 +60,10 @@ TEST_F(Capture, ReplaysFollowTheIds) {
   cudaGraphExecDestroy(replay);
   cudaGraphDestroy(graph);
 }
+
+TEST_F(Capture, ReplaysFollowTheIds) { replays_follow_the_ids(DispatchForm::direct); }
+
+TEST_F(Capture, ReplaysFollowTheIdsByFanOut) { replays_follow_the_ids(DispatchForm::fan_out); }
 
 }  // namespace
 }  // namespace moesaic::ep_tests

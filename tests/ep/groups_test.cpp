@@ -36,8 +36,10 @@ TEST_F(Groups, TwoOfAllRanksTakeTurns) {
   const int experts = 2 * ranks().count;
   const auto ids = spread(static_cast<std::size_t>(ranks().count), 50, experts);
   const auto problem = exchange_problem(experts, 1, 64, 256);
+  auto fan_out = problem;
+  fan_out.dispatch = DispatchForm::fan_out;
   EpRun a(first, ranks().rank, problem, ids, 1, stream());
-  EpRun b(second, own, problem, ids, 2, stream());
+  EpRun b(second, own, fan_out, ids, 2, stream());
   for (int turn = 0; turn < 3; ++turn) {
     a.check_maps();
     b.check_maps();
@@ -73,6 +75,11 @@ TEST_F(Groups, ADifferenceBetweenRanksIsNamed) {
   const auto problem = exchange_problem(ranks().count, 1, 8 + ranks().rank % 2, 64);
   expect_error(ErrorCode::invalid_argument, {"problem of plan", "T = 8", "T = 9"},
                [&] { static_cast<void>(ExpertParallel::plan(problem, group)); });
+  auto form = exchange_problem(ranks().count, 1, 8, 64);
+  form.dispatch = ranks().rank % 2 == 0 ? DispatchForm::direct : DispatchForm::fan_out;
+  const auto forms = make_group(all_ranks());
+  expect_error(ErrorCode::invalid_argument, {"problem of plan", "= direct", "= fan_out"},
+               [&] { static_cast<void>(ExpertParallel::plan(form, forms)); });
   const auto other = make_group(all_ranks());
   expect_error(ErrorCode::invalid_argument, {"size_bytes", "256", "512"},
                [&] { static_cast<void>(other.lease(ranks().rank % 2 == 0 ? 256 : 512)); });

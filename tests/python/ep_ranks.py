@@ -31,9 +31,9 @@ def make_groups(rank, ranks, folder):
     return world, alone
 
 
-def make_layer(group, capacity_factor):
+def make_layer(group, capacity_factor, dispatch="direct"):
     exchange = ep.Exchange(group, num_experts=EXPERTS, topk=TOP_K, max_tokens=TOKENS, hidden_size=D,
-                           capacity_factor=capacity_factor)
+                           capacity_factor=capacity_factor, dispatch=dispatch)
     return ep.MoELayer(exchange, H, order="up_gate")
 
 
@@ -68,7 +68,12 @@ class Layers(unittest.TestCase):
         self.assertLess(worst, 0.05, what)
 
     def test_ranks_do_not_change_the_layer(self):
-        many, one = make_layer(self.world, float(self.ranks)), make_layer(self.alone, float(TOP_K))
+        for dispatch in ("direct", "fan_out"):
+            with self.subTest(dispatch=dispatch):
+                self.compare_layers(dispatch)
+
+    def compare_layers(self, dispatch):
+        many, one = make_layer(self.world, float(self.ranks), dispatch), make_layer(self.alone, float(TOP_K))
         weights_of(many, self.rank, self.ranks)
         weights_of(one, 0, 1)
         for step in range(5):

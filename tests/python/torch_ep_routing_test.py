@@ -69,10 +69,10 @@ class Routing(unittest.TestCase):
     def setUpClass(cls):
         cls.groups = groups()
 
-    def step(self, whole, experts, group, max_tokens, parts, capacity_factor):
+    def step(self, whole, experts, group, max_tokens, parts, capacity_factor, dispatch="direct"):
         """One forward and backward. parts: of each rank, its tokens. Results by name, of local ranks."""
         exchange = ep.Exchange(group, num_experts=experts, topk=whole.ids.shape[1], max_tokens=max_tokens,
-                               hidden_size=D, capacity_factor=capacity_factor)
+                               hidden_size=D, capacity_factor=capacity_factor, dispatch=dispatch)
         layer = GivenRoutes(exchange, H, order="up_gate")
         modules = [layer.experts] if group.num_local_ranks == 1 else layer.experts
         leaves, local = [], exchange.local_experts
@@ -114,19 +114,20 @@ class Routing(unittest.TestCase):
             ranks = many.num_ranks
             if experts % ranks:
                 continue  # every rank holds as many experts
-            with self.subTest(name, ranks=ranks):
-                sizes = shares(tokens, ranks)
-                parts = [slice(sum(sizes[:rank]), sum(sizes[:rank + 1])) for rank in range(ranks)]
-                want = self.step(whole, experts, one, tokens, [slice(0, tokens)], 1.0)
-                got = self.step(whole, experts, many, max(sizes), parts, float(ranks))
-                local, other = experts // ranks, 0
-                for what, pieces in got.items():
-                    for rank, piece in zip(many.local_ranks, pieces):
-                        part = slice(rank * local, (rank + 1) * local) if "w_" in what else parts[rank]
-                        other += self.near(piece, want[what][0][part], f"{what} of rank {rank}")
-                total = sum(piece.numel() for pieces in got.values() for piece in pieces)
-                print(f"{name}, {ranks} ranks: {tokens} tokens, {experts} experts; {other} of {total} elements have "
-                      "other bits than on one rank")
+            sizes = shares(tokens, ranks)
+            parts = [slice(sum(sizes[:rank]), sum(sizes[:rank + 1])) for rank in range(ranks)]
+            want = self.step(whole, experts, one, tokens, [slice(0, tokens)], 1.0)
+            for dispatch in ("direct", "fan_out"):
+                with self.subTest(name, ranks=ranks, dispatch=dispatch):
+                    got = self.step(whole, experts, many, max(sizes), parts, float(ranks), dispatch)
+                    local, other = experts // ranks, 0
+                    for what, pieces in got.items():
+                        for rank, piece in zip(many.local_ranks, pieces):
+                            part = slice(rank * local, (rank + 1) * local) if "w_" in what else parts[rank]
+                            other += self.near(piece, want[what][0][part], f"{what} of rank {rank}")
+                    total = sum(piece.numel() for pieces in got.values() for piece in pieces)
+                    print(f"{name}, {ranks} ranks, {dispatch}: {tokens} tokens, {experts} experts; {other} of {total} "
+                          "elements have other bits than on one rank")
 
     def test_a_skewed_histogram(self):
         for experts, topk, tokens in ((16, 4, MOST_TOKENS), (32, 8, MOST_TOKENS // 2)):

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backends/cuda/transport/peer.hpp"
+#include "math/fan_out.hpp"
 #include "math/route_blocks.hpp"
 #include "math/row_route.hpp"
 
@@ -34,6 +35,18 @@ struct ExchangeParams {
   std::int32_t topk = 1;
   unsigned long long* fault_word = nullptr;
   transport::GroupView group;
+};
+
+/// Vectors of a row that one warp holds and sends to several places.
+inline constexpr int kPieceVectors = 256;
+
+/// What dispatch by fan-out needs besides: where ranks tell one another of their routes.
+struct FanOutParams {
+  math::FanOutLayout layout;
+  std::int32_t* words = nullptr;           ///< This rank's, laid out so; symmetric.
+  const transport::Peer* peers = nullptr;  ///< Of `words`.
+  std::byte* own_buffer = nullptr;         ///< This rank's part of the buffer that holds the rows.
+  std::int64_t max_tokens = 0;             ///< T
 };
 
 struct ProbsGradParams {

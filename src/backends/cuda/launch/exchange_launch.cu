@@ -3,6 +3,7 @@
 
 #include "backends/cuda/kernels/barrier_kernel.cuh"
 #include "backends/cuda/kernels/exchange_kernels.cuh"
+#include "backends/cuda/kernels/fan_out_kernels.cuh"
 #include "backends/cuda/kernels/route_map_kernels.cuh"
 #include "backends/cuda/launch/exchange_launch.hpp"
 #include "backends/cuda/launch/kernel_launch.hpp"
@@ -68,6 +69,24 @@ void launch_put(const ExchangeParams& params, DType dtype, int blocks, cudaStrea
                       grid(blocks, kExchangeThreads), stream, params);
       });
     }
+  });
+}
+
+void launch_put_tokens(const ExchangeParams& params, const FanOutParams& fan_out, DType dtype,
+                       int blocks, cudaStream_t stream) {
+  with_access(params, [&]<Access kAccess>() {
+    with_element(dtype, [&]<class T>() {
+      launch_kernel("put_tokens_kernel", put_tokens_kernel<T, kAccess>,
+                    grid(blocks, kExchangeThreads), stream, params, fan_out);
+    });
+  });
+}
+
+void launch_copy_tokens(const ExchangeParams& params, const FanOutParams& fan_out, DType dtype,
+                        int blocks, cudaStream_t stream) {
+  with_element(dtype, [&]<class T>() {
+    launch_kernel("copy_tokens_kernel", copy_tokens_kernel<T>, grid(blocks, kExchangeThreads),
+                  stream, params, fan_out);
   });
 }
 

@@ -20,6 +20,12 @@ void launch_inverse_maps(const RouteMapParams& params, cudaStream_t stream);
 
 /// Weighted where there are probs. Nothing is launched for no route.
 void launch_put(const ExchangeParams& params, DType dtype, int blocks, cudaStream_t stream);
+/// By fan-out: rows, which a barrier must follow, also where there is no route.
+void launch_put_tokens(const ExchangeParams& params, const FanOutParams& fan_out, DType dtype,
+                       int blocks, cudaStream_t stream);
+/// Behind that barrier: their copies.
+void launch_copy_tokens(const ExchangeParams& params, const FanOutParams& fan_out, DType dtype,
+                        int blocks, cudaStream_t stream);
 void launch_gather(const ExchangeParams& params, int blocks, cudaStream_t stream);
 /// `gathered`: the rows lie there already.
 void launch_combine(const ExchangeParams& params, DType dtype, bool gathered, int blocks,

@@ -49,7 +49,8 @@ std::string text_of(const ExpertParallelProblem& problem) {
          ", E = " + std::to_string(problem.num_experts) +
          ", topk = " + std::to_string(problem.topk) +
          ", T = " + std::to_string(problem.max_tokens) + ", d = " + std::to_string(problem.d) +
-         ", capacity_factor_millionths = " + std::to_string(problem.capacity_factor_millionths);
+         ", capacity_factor_millionths = " + std::to_string(problem.capacity_factor_millionths) +
+         ", dispatch = " + std::string(moesaic::name(problem.dispatch));
 }
 
 class NvshmemExchange final : public detail::ExpertParallelImpl {
@@ -67,6 +68,12 @@ class NvshmemExchange final : public detail::ExpertParallelImpl {
     calls_index_ = sources_index_ + 2 * max_rows();
     const std::size_t words = static_cast<std::size_t>(calls_index_) + 1;
     region_ = group_.make_region("counts of " + plan, words * sizeof(std::int32_t));
+    if (problem.dispatch == DispatchForm::fan_out) {
+      fan_out_layout_ = {group.num_ranks(), problem.max_tokens * problem.topk};
+      fan_out_region_ = group_.make_region(
+          "fan-out of " + plan,
+          static_cast<std::size_t>(fan_out_layout_.words()) * sizeof(std::int32_t));
+    }
   }
 
   [[nodiscard]] std::string_view name() const noexcept override {
@@ -100,7 +107,11 @@ class NvshmemExchange final : public detail::ExpertParallelImpl {
     params.input = static_cast<const std::byte*>(args.input.data);
     params.input_stride = row_stride(args.input, 0);
     run(stream, options, [&] {
-      launch_put(params, dtype(), blocks_of(options.nblocks, params.routes), native(stream));
+      if (fan_out_region_ == nullptr) {
+        launch_put(params, dtype(), blocks_of(options.nblocks, params.routes), native(stream));
+      } else {
+        put_by_fan_out(params, *buffer.region, options.nblocks, stream);
+      }
     });
   }
 
@@ -250,6 +261,23 @@ class NvshmemExchange final : public detail::ExpertParallelImpl {
     return params;
   }
 
+  /// Each token once to every rank; that rank then copies it, once it is there.
+  void put_by_fan_out(const ExchangeParams& params, const SymmetricRegion& buffer, int nblocks,
+                      const Stream& stream) const {
+    FanOutParams fan_out;
+    fan_out.layout = fan_out_layout_;
+    fan_out.words = reinterpret_cast<std::int32_t*>(fan_out_region_->data());
+    fan_out.peers = fan_out_region_->peers();
+    fan_out.own_buffer = buffer.data();
+    fan_out.max_tokens = problem().max_tokens;
+    const std::int64_t pieces = math::ceil_div<std::int64_t>(params.row_vectors, kPieceVectors);
+    const std::int64_t sent = params.routes / params.topk * pieces;
+    const std::int64_t received = (placement_.num_ranks - 1) * fan_out.max_tokens * pieces;
+    launch_put_tokens(params, fan_out, dtype(), blocks_of(nblocks, sent), native(stream));
+    group_.barrier(stream);
+    launch_copy_tokens(params, fan_out, dtype(), blocks_of(nblocks, received), native(stream));
+  }
+
   /// Thread blocks for `units` pieces of work of one warp each.
   [[nodiscard]] int blocks_of(int wanted, std::int64_t units) const {
     const std::int64_t useful =
@@ -272,16 +300,15 @@ class NvshmemExchange final : public detail::ExpertParallelImpl {
   std::int64_t blocks_;
   std::int64_t sources_index_ = 0, calls_index_ = 0;  // in words of the region
   std::shared_ptr<SymmetricRegion> region_;
+  math::FanOutLayout fan_out_layout_;
+  std::shared_ptr<SymmetricRegion> fan_out_region_;  // null where dispatch is direct
 };
 
 class NvshmemImplementation final : public ExpertParallelImplementation {
  public:
   [[nodiscard]] std::string_view name() const noexcept override { return "cuda/nvshmem/rowwise"; }
-  [[nodiscard]] Support supports(const ExpertParallelProblem& problem,
+  [[nodiscard]] Support supports(const ExpertParallelProblem& /*problem*/,
                                  const ExpertParallelGroup& group) const override {
-    if (problem.dispatch != DispatchForm::direct) {
-      return {false, "it dispatches directly, not by fan_out"};
-    }
     if (dynamic_cast<const NvshmemGroup*>(&group.impl()) == nullptr) {
       return {false, "it serves nvshmem groups, one process per GPU, not " +
                          std::string(group.transport()) + " ones"};
