@@ -32,6 +32,14 @@ class BenchEp(CliTest):
         put = next(row for row in rows if row["operation"] == "dispatch_put")
         busiest = max(put["routing"]["remote_out_rows"], put["routing"]["remote_in_rows"])
         self.assertEqual(put["derived"]["remote_bytes"], busiest * 32 * 2)
+        # By fan-out each of a rank's 40 tokens once: at most those, at least half of the rows of topk 2.
+        fan_out = next(row for row in rows if row["operation"] == "dispatch_put_fan_out")
+        tokens = max(fan_out["routing"]["remote_out_tokens"], fan_out["routing"]["remote_in_tokens"])
+        self.assertLess(tokens, busiest)
+        self.assertLessEqual((busiest + 1) // 2, tokens)
+        self.assertEqual(fan_out["derived"]["remote_bytes"], tokens * 32 * 2)
+        both = next(row for row in rows if row["operation"] == "maps+dispatch_put_fan_out+combine_get_fused")
+        self.assertEqual(both["derived"]["remote_bytes"], (tokens + busiest) * 32 * 2)
 
     def test_skew_drops_routes_and_capacity_brings_them_back(self):
         self.assertGreater(self.rows("--routing", "zipf:3")[0]["routing"]["dropped_routes"], 0)
@@ -42,7 +50,7 @@ class BenchEp(CliTest):
         done = self.fine(*SMALL, "--json", path)
         self.assertIn("cpu/reference/rowwise", done.out)
         self.assertIn("combine_get_fused", done.out)
-        self.assertEqual(len(path.read_text(encoding="utf-8").splitlines()), 14)
+        self.assertEqual(len(path.read_text(encoding="utf-8").splitlines()), 20)
 
     def test_refusals(self):
         self.refused("bench", "ep", words=("RANK, WORLD_SIZE and MOESAIC_RENDEZVOUS", "--simulated"))

@@ -47,6 +47,18 @@ TEST(EpRouting, RanksAndSeedsDifferAndRepeat) {
   EXPECT_NE(ids(1, 0), ids(2, 0));
 }
 
+TEST(EpRouting, TrafficIsOfTheBusiestRank) {
+  // Two tokens of three slots on each of three ranks.
+  const EpTraffic traffic =
+      ep_traffic({{1, 1, 0, 2, 1, 1}, {1, 1, 1, -1, 1, 0}, {1, -1, 1, 2, 1, 1}}, 3);
+  EXPECT_EQ(traffic.routes, 16);
+  EXPECT_EQ(traffic.dropped_routes, 2);
+  EXPECT_EQ(traffic.remote_out_rows, 5);    // of rank 0
+  EXPECT_EQ(traffic.remote_out_tokens, 3);  // rank 1 twice, rank 2 once
+  EXPECT_EQ(traffic.remote_in_rows, 8);     // of rank 1
+  EXPECT_EQ(traffic.remote_in_tokens, 4);
+}
+
 TEST(EpRouting, OtherWordsAreRefused) {
   for (const char* text : {"", "zipf", "zipf:", "zipf:x", "zipf:-1", "zipf:1x", "one-hot"}) {
     testing::expect_error(ErrorCode::invalid_argument, {"--routing"},

@@ -18,8 +18,10 @@ double EpCase::seconds() const {
 
 std::int64_t EpCase::remote_bytes() const {
   if (operation == "route_maps") return 0;  // counts alone
-  const int transfers = operation.starts_with("maps+") ? 2 : 1;
-  return transfers * std::max(traffic.remote_out_rows, traffic.remote_in_rows) * row_bytes;
+  const std::int64_t rows = std::max(traffic.remote_out_rows, traffic.remote_in_rows);
+  const std::int64_t tokens = std::max(traffic.remote_out_tokens, traffic.remote_in_tokens);
+  const std::int64_t first = is_fan_out(operation) ? tokens : rows;
+  return (operation.starts_with("maps+") ? first + rows : first) * row_bytes;
 }
 
 double EpCase::remote_bytes_per_second() const {
@@ -53,7 +55,9 @@ std::string ep_row(const EpCase& one, const EpSite& site, const DeviceInfo& devi
                       {"dropped_routes", one.traffic.dropped_routes},
                       {"max_rows_used", one.traffic.max_rows_used},
                       {"remote_out_rows", one.traffic.remote_out_rows},
-                      {"remote_in_rows", one.traffic.remote_in_rows}}},
+                      {"remote_in_rows", one.traffic.remote_in_rows},
+                      {"remote_out_tokens", one.traffic.remote_out_tokens},
+                      {"remote_in_tokens", one.traffic.remote_in_tokens}}},
                     {"implementation", site.exchange().implementation()},
                     {"operation", one.operation},
                     {"nblocks", one.nblocks},

@@ -20,7 +20,8 @@ struct EpCase {
   EpCheck check;
   std::int64_t row_bytes = 0;
   [[nodiscard]] double seconds() const;  ///< Of the slowest.
-  /// Remote rows of the busiest direction of any rank, there or back once per transfer.
+  /// Remote rows of the busiest direction of any rank, there or back once per transfer; by fan-out
+  /// a token once for each remote rank.
   [[nodiscard]] std::int64_t remote_bytes() const;
   [[nodiscard]] double remote_bytes_per_second() const;  ///< 0 where nothing is remote.
 };

@@ -66,6 +66,33 @@ std::vector<std::int32_t> ep_expert_ids(const EpRouting& routing, std::int64_t t
   return ids;
 }
 
+EpTraffic ep_traffic(const std::vector<std::vector<std::int32_t>>& dst_ranks, int topk) {
+  EpTraffic traffic;
+  std::vector<std::int64_t> rows_in(dst_ranks.size()), tokens_in = rows_in;
+  for (std::size_t source = 0; source < dst_ranks.size(); ++source) {
+    const std::vector<std::int32_t>& ranks = dst_ranks[source];
+    std::int64_t rows_out = 0, tokens_out = 0;
+    for (std::size_t route = 0; route < ranks.size(); ++route) {
+      const std::int32_t rank = ranks[route];
+      traffic.routes += rank >= 0 ? 1 : 0;
+      traffic.dropped_routes += rank >= 0 ? 0 : 1;
+      if (rank < 0 || rank == static_cast<std::int32_t>(source)) continue;
+      const auto here = ranks.begin() + static_cast<std::ptrdiff_t>(route);
+      const auto token = here - static_cast<std::ptrdiff_t>(route) % topk;
+      const bool first = std::find(token, here, rank) == here;
+      rows_out += 1;
+      rows_in[static_cast<std::size_t>(rank)] += 1;
+      tokens_out += first ? 1 : 0;
+      tokens_in[static_cast<std::size_t>(rank)] += first ? 1 : 0;
+    }
+    traffic.remote_out_rows = std::max(traffic.remote_out_rows, rows_out);
+    traffic.remote_out_tokens = std::max(traffic.remote_out_tokens, tokens_out);
+  }
+  traffic.remote_in_rows = *std::max_element(rows_in.begin(), rows_in.end());
+  traffic.remote_in_tokens = *std::max_element(tokens_in.begin(), tokens_in.end());
+  return traffic;
+}
+
 float ep_element(int rank, std::int64_t token, std::int64_t j) {
   const auto x = (static_cast<std::uint64_t>(rank) << 48) ^
                  (static_cast<std::uint64_t>(token) << 20) ^ static_cast<std::uint64_t>(j);

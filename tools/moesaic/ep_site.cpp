@@ -40,6 +40,10 @@ int environment_number(const char* name) {
 
 }  // namespace
 
+bool is_fan_out(const std::string& operation) {
+  return operation.find("_fan_out") != std::string::npos;
+}
+
 /// Tensors of a local rank.
 struct EpSite::Rank {
   int rank = 0;
@@ -80,6 +84,8 @@ EpSite::EpSite(const EpBenchFlags& flags) : flags_(flags) {
   problem.d = flags.d;
   problem.capacity_factor_millionths = flags.capacity_factor_millionths;
   exchange_ = std::make_unique<ExpertParallel>(ExpertParallel::plan(problem, *group_));
+  problem.dispatch = DispatchForm::fan_out;
+  fan_out_ = std::make_unique<ExpertParallel>(ExpertParallel::plan(problem, *group_));
 }
 
 std::vector<double> EpSite::share(double value) {
@@ -118,21 +124,10 @@ void EpSite::make_maps(const EpRouting& routing, std::uint64_t seed) {
   }
   for (std::size_t r = 0; r < all; ++r) args[r].workspace = workspaces[r].get();
   simulated.route_maps(args, Stream::cpu());
-  traffic_ = {};
-  std::vector<std::int64_t> in(all);
-  for (std::size_t r = 0; r < all; ++r) {
-    std::int64_t out = 0;
-    for (const std::int32_t rank : wanted_ranks_[r]) {
-      traffic_.routes += rank >= 0 ? 1 : 0;
-      traffic_.dropped_routes += rank >= 0 ? 0 : 1;
-      if (rank < 0 || rank == static_cast<std::int32_t>(r)) continue;
-      out += 1;
-      in[static_cast<std::size_t>(rank)] += 1;
-    }
-    traffic_.remote_out_rows = std::max(traffic_.remote_out_rows, out);
-    traffic_.max_rows_used = std::max<std::int64_t>(traffic_.max_rows_used, wanted_offs_[r].back());
+  traffic_ = ep_traffic(wanted_ranks_, problem.topk);
+  for (const auto& offs : wanted_offs_) {
+    traffic_.max_rows_used = std::max<std::int64_t>(traffic_.max_rows_used, offs.back());
   }
-  traffic_.remote_in_rows = *std::max_element(in.begin(), in.end());
 }
 
 void EpSite::prepare(const EpRouting& routing, std::uint64_t seed) {
@@ -206,10 +201,13 @@ std::vector<std::string> EpSite::operations() const {
   return {"route_maps",
           "dispatch_put",
           "dispatch_put_weighted",
+          "dispatch_put_fan_out",
+          "dispatch_put_weighted_fan_out",
           "gather_get",
           "combine_get",
           "combine_get_fused",
-          "maps+dispatch_put+combine_get_fused"};
+          "maps+dispatch_put+combine_get_fused",
+          "maps+dispatch_put_fan_out+combine_get_fused"};
 }
 
 void EpSite::run(const std::string& operation, int nblocks) {
@@ -217,7 +215,8 @@ void EpSite::run(const std::string& operation, int nblocks) {
   std::vector<DispatchPutArgs> put;
   std::vector<CombineGetArgs> get;
   std::vector<GatherGetArgs> gather;
-  const bool weighted = operation == "dispatch_put_weighted", two = operation == "combine_get";
+  const bool weighted = operation.starts_with("dispatch_put_weighted");
+  const bool two = operation == "combine_get";
   for (const auto& rank : ranks_) {
     maps.push_back(rank->maps);
     put.push_back(rank->put);
@@ -235,7 +234,8 @@ void EpSite::run(const std::string& operation, int nblocks) {
     return exchange_->combine_get_fused(get, stream(), get_options);
   }
   if (operation.starts_with("maps+")) exchange_->route_maps(maps, stream());
-  exchange_->dispatch_put(put, stream(), put_options);
+  const ExpertParallel& exchange = is_fan_out(operation) ? *fan_out_ : *exchange_;
+  exchange.dispatch_put(put, stream(), put_options);
   if (operation.starts_with("maps+")) exchange_->combine_get_fused(get, stream(), get_options);
 }
 
@@ -346,15 +346,18 @@ EpCheck EpSite::check(int nblocks) {
     run(operation, nblocks);
     for (const auto& rank : ranks_) add(check_sums(*rank, weight));
   };
-  run("dispatch_put", nblocks);
-  run("gather_get", nblocks);
-  for (const auto& rank : ranks_) add(check_gathered(*rank));
-  sums("combine_get", kProb);
-  sums("combine_get_fused", kProb);
-  group_->barrier(stream());  // peers have fetched what is overwritten next
-  run("dispatch_put_weighted", nblocks);
-  sums("combine_get_fused", kProb * kProb);
-  group_->barrier(stream());
+  // Each form finds the weighted rows of the one before in the buffers.
+  for (const char* form : {"", "_fan_out"}) {
+    run(std::string("dispatch_put") + form, nblocks);
+    run("gather_get", nblocks);
+    for (const auto& rank : ranks_) add(check_gathered(*rank));
+    sums("combine_get", kProb);
+    sums("combine_get_fused", kProb);
+    group_->barrier(stream());  // peers have fetched what is overwritten next
+    run(std::string("dispatch_put_weighted") + form, nblocks);
+    sums("combine_get_fused", kProb * kProb);
+    group_->barrier(stream());
+  }
   group_->check(stream());
   double mismatches = 0, elements = 0;
   for (const double one : share(static_cast<double>(all.mismatches))) mismatches += one;

@@ -16,11 +16,8 @@
 
 namespace moesaic::cli {
 
-/// What ranks tell one another of a case.
-struct EpTraffic {
-  std::int64_t routes = 0, dropped_routes = 0, max_rows_used = 0;
-  std::int64_t remote_out_rows = 0, remote_in_rows = 0;  ///< Of the busiest rank each.
-};
+/// Whether an operation, by its name, dispatches by fan-out.
+bool is_fan_out(const std::string& operation);
 
 struct EpCheck {
   std::int64_t elements = 0, mismatches = 0;
@@ -64,7 +61,7 @@ class EpSite {
   int first_rank_ = 0, num_processes_ = 1;
   std::unique_ptr<ExpertParallelGroup> group_;
   DeviceStream queue_;
-  std::unique_ptr<ExpertParallel> exchange_;
+  std::unique_ptr<ExpertParallel> exchange_, fan_out_;  // the same in both forms of dispatch
   SymmetricBuffer lease_;
   std::vector<std::shared_ptr<Rank>> ranks_;
   /// Of all ranks, by the simulation.
