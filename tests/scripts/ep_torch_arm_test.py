@@ -71,7 +71,7 @@ class EpTorchArm(unittest.TestCase):
         self.assertEqual((row["schema"], row["git"], row["implementation"]), ("moesaic.ep_arm/1", {"sha": "abc", "dirty": True}, "theirs"))
         self.assertEqual((row["device"], row["toolchain"]), tuple(MadeUpSite.circumstances.values()))
         self.assertEqual(row["problem"], {"dtype": "bf16", "experts": 64, "topk": 8, "tokens": 16, "d": 4096,
-                                          "capacity_factor_millionths": 2_000_000, "max_rows": 99})
+                                          "capacity_factor_millionths": 2_000_000, "max_rows": 99, "dispatch": "direct"})
         self.assertEqual(rows[-1]["problem"]["h"], 1536)
         self.assertEqual(row["timing"], {"warm_ups": 3, "samples": 4, "calls_per_sample": 2, "median_s": [3e-3, 6e-3], "p05_s": 3e-3,
                                          "p95_s": 3e-3, "slowest_s": 6e-3})
