@@ -281,7 +281,7 @@ MOESAIC_API int moesaic_expert_mlp_pack_down(const moesaic_expert_mlp* plan,
 MOESAIC_API int moesaic_expert_mlp_forward(const moesaic_expert_mlp* plan,
                                            const moesaic_expert_mlp_forward_args* args,
                                            const moesaic_workspace* workspace, void* stream);
-/// dx, dw_up_gate, dw_down and drow_weights; dx may be the memory of x.
+/// dx, dw_up_gate, dw_down and drow_weights; dx may be the memory of an x that is in order.
 MOESAIC_API int moesaic_expert_mlp_backward(const moesaic_expert_mlp* plan,
                                             const moesaic_expert_mlp_backward_args* args,
                                             const moesaic_workspace* workspace, void* stream);

@@ -50,7 +50,7 @@ struct ExpertMlpProblem {
   Tail tail = Tail::leave;          ///< Of y, dx and drow_weights.
   DType wgrad_dtype = DType::bf16;  ///< Of dw_up_gate and dw_down; f32 for an f32 problem.
   bool accumulate_wgrad = false;    ///< dw += result.
-  bool row_weights = false;         ///< Rows of y have weights; y goes through an FP32 [M, d].
+  bool row_weights = false;         ///< Rows of y have weights.
   XRows x_rows = XRows::in_order;
   Strategy strategy = Strategy::grouped;
   Capacity capacity{};
@@ -119,9 +119,9 @@ class ExpertMlp {
   [[nodiscard]] PackedWeights pack_up_gate(const Operand& w_up_gate, Stream stream) const;
   [[nodiscard]] PackedWeights pack_down(const Operand& w_down, Stream stream) const;
 
-  /// Two grouped products; the activation is in the epilogue of the first, or between them, as the
-  /// implementation has it. Row weights are applied behind them. Faults: read_fault(workspace,
-  /// stream).
+  /// Two grouped products; the activation is in the epilogue of the first or between them, row
+  /// weights are in the epilogue of the second or behind it, through an FP32 [M, d] of scratch, as
+  /// the implementation has it. Faults: read_fault(workspace, stream).
   /// @throws Error like GroupedGemm::execute; the message names the argument of this struct.
   void forward(const ExpertMlpForwardArgs& args, Workspace workspace, Stream stream) const;
   /// Order: dh, du (and h, drow_weights), dw_down, dw_up_gate, dx last.

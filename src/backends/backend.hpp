@@ -101,6 +101,12 @@ struct UpGateArgs {
   ConstTensorView x_rows{};  ///< With XRows::indexed, else empty.
 };
 
+/// y = row_weights * (h W_down^T), rounded once, in one launch; its tail as the problem says.
+struct WeightedDownArgs {
+  ConstTensorView h, w_down, offs, row_weights;
+  TensorView y;
+};
+
 /// dw_up_gate (+)= du^T x in one launch, with rows of x as x_rows says.
 struct UpGateWgradArgs {
   ConstTensorView du, x, x_rows, offs;
@@ -115,8 +121,9 @@ struct DownGradientArgs {
 };
 
 /// The products of a planned expert that grouped products, activations and copies apart would make
-/// with the same bits: up and gate, and dH, with the activation in their epilogue; with
-/// XRows::indexed both that read x take its rows where they lie. Rows as in ActivationArgs.
+/// with the same bits: up and gate, and dH, with the activation in their epilogue; the down product
+/// with weights of rows in its epilogue; and with XRows::indexed those that read x, which take its
+/// rows where they lie. Rows as in ActivationArgs.
 class FusedExpert {
  public:
   virtual ~FusedExpert() = default;
@@ -124,7 +131,11 @@ class FusedExpert {
   [[nodiscard]] virtual std::size_t workspace_bytes() const noexcept = 0;
   virtual void up_gate(const UpGateArgs& args, const Workspace& workspace,
                        const Stream& stream) const = 0;
+  /// Without row_weights only: their gradient has no product of its own yet.
   virtual void down_gradient(const DownGradientArgs& args, const Workspace& workspace,
+                             const Stream& stream) const = 0;
+  /// With row_weights only; else the grouped product does it.
+  virtual void weighted_down(const WeightedDownArgs& args, const Workspace& workspace,
                              const Stream& stream) const = 0;
   /// With XRows::indexed only; else the grouped product does it.
   virtual void up_gate_wgrad(const UpGateWgradArgs& args, const Workspace& workspace,

@@ -115,10 +115,16 @@ void up_gate(const Impl& impl, const ExpertMlpForwardArgs& args, const TensorVie
   activation_of(impl).swiglu({u, args.offs, {}, h, {}, impl.problem.order, impl.threads}, stream);
 }
 
-/// Forward's y of H: the product itself, or the product in FP32 times the weights of the rows.
+/// Forward's y of H: the product itself, or times the weights of the rows; where nothing fused does
+/// that, the product goes to FP32 first.
 void down(const Impl& impl, const ExpertMlpForwardArgs& args, const TensorView& h, Scratch scratch,
           const Workspace& workspace, const Stream& stream) {
   const bool weighted = impl.problem.row_weights;
+  if (weighted && impl.fused != nullptr) {
+    impl.fused->weighted_down({h, args.w_down, args.offs, args.row_weights, args.y}, workspace,
+                              stream);
+    return;
+  }
   const TensorView y = weighted ? scratch.matrix(impl.problem.d, DType::f32) : args.y;
   impl.down.execute(product_args(h, args.w_down, args.offs, y, args.packed_down), workspace,
                     stream);
@@ -141,16 +147,19 @@ void down_gradient(const Impl& impl, const ExpertMlpBackwardArgs& args, const Ro
     const TensorView again = scratch.matrix(2 * impl.problem.h);
     u = again;
     if (impl.fused != nullptr) {
-      // H comes with U.
-      impl.fused->up_gate(
-          {rows.x, args.w_up_gate, args.offs, needs_du ? again : TensorView{}, h, rows.x_rows},
-          workspace, stream);
-      missing_h = {};
+      // H comes with U; without weights of rows it is what dw_down takes.
+      const bool weighted = impl.problem.row_weights;
+      const TensorView kept = needs_du || weighted ? again : TensorView{};
+      impl.fused->up_gate({rows.x, args.w_up_gate, args.offs, kept, h, rows.x_rows}, workspace,
+                          stream);
+      if (!weighted) {
+        missing_h = {};
+      }
     } else {
       impl.up.execute(product_args(rows.x, args.w_up_gate, args.offs, again), workspace, stream);
     }
   }
-  if (needs_du && impl.fused != nullptr) {
+  if (needs_du && impl.fuses_gradient()) {
     impl.fused->down_gradient({args.dy, args.w_down, args.offs, u, du, missing_h}, workspace,
                               stream);
   } else if (needs_dh) {

@@ -47,7 +47,7 @@ ExpertMlpImpl::ExpertMlpImpl(const ExpertMlpProblem& mlp, const DeviceInfo& devi
   if (options.num_sms > 0) {
     threads = std::min(threads, options.num_sms);
   }
-  if (!options.implementation && !mlp.row_weights) {  // what is fused knows no weights
+  if (!options.implementation) {
     DeviceInfo usable = device;
     usable.num_sms = threads;
     fused = dispatch::activation_backend(device.device.kind).fused_expert(mlp, usable);
@@ -56,17 +56,18 @@ ExpertMlpImpl::ExpertMlpImpl(const ExpertMlpProblem& mlp, const DeviceInfo& devi
   const std::int64_t narrow = matrix_bytes(mlp, mlp.h);
   const std::int64_t x = copies_x() ? matrix_bytes(mlp, mlp.d) : 0;
   const std::int64_t again = mlp.activations == Activations::recompute ? wide : 0;
-  const std::int64_t sums = mlp.row_weights ? matrix_bytes(mlp, mlp.d, DType::f32) : 0;
+  const std::int64_t sums =
+      mlp.row_weights && fused == nullptr ? matrix_bytes(mlp, mlp.d, DType::f32) : 0;
   const std::size_t header = fused == nullptr ? 0 : fused->workspace_bytes();
   forward_sizes.products = largest(header, {&up, &down});
   backward_sizes.products = largest(header, {&up, &dh, &dx, &dw_up, &dw_down});
-  // What is fused makes neither U in forward, where it is not kept, nor dH. Sums take the place of
-  // U and of the rows of x.
+  // What is fused makes neither U in forward, where it is not kept, nor sums before their weights,
+  // nor, without these, dH. Sums take the place of U and of the rows of x.
   const std::int64_t before_h =
       core::checked_total_bytes("max_rows", {x, fused == nullptr ? again : 0});
   forward_sizes.scratch = core::checked_total_bytes("max_rows", {std::max(before_h, sums), narrow});
   backward_sizes.scratch = core::checked_total_bytes(
-      "max_rows", {wide, again, narrow, x, fused == nullptr ? narrow : 0});
+      "max_rows", {wide, again, narrow, x, fuses_gradient() ? 0 : narrow});
   for (WorkspaceSizes* sizes : {&forward_sizes, &backward_sizes}) {
     sizes->total = core::checked_total_bytes("max_rows", {sizes->products, sizes->scratch});
   }

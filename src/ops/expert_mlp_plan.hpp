@@ -30,6 +30,9 @@ class ExpertMlpImpl {
            (problem.x_rows == XRows::indexed && fused == nullptr);
   }
 
+  /// Whether dU comes without dH in memory.
+  [[nodiscard]] bool fuses_gradient() const { return fused != nullptr && !problem.row_weights; }
+
   ExpertMlpProblem problem;
   DeviceInfo device_info;
   int threads;

@@ -88,6 +88,7 @@ class GatherRun {
         experts_(static_cast<std::int64_t>(c.offs.size())),
         offs_memory_(experts_ * 4),
         x_rows_memory_(c.rows * 4),
+        row_weights_memory_(c.rows * 4),
         workspace_(1 << 20),
         x(c.tokens, c.d, c.x_gap),
         copied(c.rows, c.d),
@@ -97,6 +98,7 @@ class GatherRun {
         cudaMemcpy(offs_memory_.bytes(), c.offs.data(), c.offs.size() * 4, cudaMemcpyHostToDevice),
         "cudaMemcpy");
     write(indices);
+    write_weights();
     check(cudaMemset(workspace_.bytes(), 0, 1 << 20), "cudaMemset");
     const auto scale = static_cast<float>(3.0 / std::sqrt(static_cast<double>(c.d)));
     for (const Matrix* matrix : {&x, &copied, &du}) matrix->unwritten(queue);
@@ -118,6 +120,10 @@ class GatherRun {
   [[nodiscard]] std::int32_t* indices() const { return x_rows_memory_.as<std::int32_t>(); }
   [[nodiscard]] ConstTensorView offs() const { return vector(offs_memory_, experts_); }
   [[nodiscard]] ConstTensorView x_rows() const { return vector(x_rows_memory_, case_.rows); }
+  /// f32 [M]: NaN in the tail, zero at row 2.
+  [[nodiscard]] TensorView row_weights() const {
+    return {row_weights_memory_.as<void>(), DType::f32, kDevice, 1, {case_.rows, 0, 0}, {1, 0, 0}};
+  }
   [[nodiscard]] Workspace workspace() const { return {{workspace_.bytes(), 1 << 20}, kDevice}; }
   [[nodiscard]] Stream stream() const { return Stream::from_native(kDevice, queue.get()); }
   [[nodiscard]] ExpertMlpProblem problem(XRows x_rows, DType wgrad_dtype = DType::bf16,
@@ -185,9 +191,23 @@ class GatherRun {
     return {memory.as<void>(), DType::i32, kDevice, 1, {length, 0, 0}, {1, 0, 0}};
   }
 
+  void write_weights() const {
+    std::mt19937_64 random(17);
+    std::normal_distribution<float> value(0, 1);
+    std::vector<float> weights(static_cast<std::size_t>(case_.rows),
+                               std::numeric_limits<float>::quiet_NaN());
+    for (std::int64_t row = 0; row < std::clamp<std::int64_t>(case_.offs.back(), 0, case_.rows);
+         ++row) {
+      weights[static_cast<std::size_t>(row)] = row == 2 ? 0 : value(random);
+    }
+    check(cudaMemcpy(row_weights_memory_.bytes(), weights.data(), weights.size() * 4,
+                     cudaMemcpyHostToDevice),
+          "cudaMemcpy");
+  }
+
   GatherCase case_;
   std::int64_t experts_;
-  DeviceMemory offs_memory_, x_rows_memory_, workspace_;
+  DeviceMemory offs_memory_, x_rows_memory_, row_weights_memory_, workspace_;
 
  public:
   Matrix x, copied, w_up_gate, du;

@@ -72,9 +72,11 @@ struct Step {
         dx(c.rows, c.d),
         dw_up_gate(run.gradient(DType::bf16)),
         dw_down(static_cast<std::int64_t>(c.offs.size()) * c.d, c.h),
+        drow_weights(c.rows * 4),
         plan(ExpertMlp::plan(mlp, device_here().info)) {
     for (const Matrix* matrix : {&y, &u, &dx, &dw_down}) matrix->unwritten(run.queue);
     fill_unwritten(dw_up_gate.memory.bytes(), dw_up_gate.bytes(), run.queue.get());
+    fill_unwritten(drow_weights.bytes(), c.rows * 4, run.queue.get());
   }
   void enqueue(const GatherRun& run, const ConstTensorView& w_down, const Matrix& dy,
                const DeviceMemory& memory, std::int64_t bytes) const {
@@ -89,6 +91,7 @@ struct Step {
     forward.y = y.view();
     if (mlp.activations == Activations::save) forward.u = u.view();
     if (gathers) forward.x_rows = run.x_rows();
+    if (mlp.row_weights) forward.row_weights = run.row_weights();
     plan.forward(forward, workspace, run.stream());
     ExpertMlpBackwardArgs backward;
     backward.dy = dy.view();
@@ -101,13 +104,53 @@ struct Step {
     backward.dw_up_gate = dw_up_gate.view();
     backward.dw_down = dw_down.weights(mlp.num_experts);
     backward.x_rows = forward.x_rows;
+    backward.row_weights = forward.row_weights;
+    if (mlp.row_weights) {
+      backward.drow_weights = run.row_weights();
+      backward.drow_weights.data = drow_weights.as<void>();
+    }
     plan.backward(backward, workspace, run.stream());
   }
   Matrix y, u, dx;
   WeightGradient dw_up_gate;
   Matrix dw_down;
+  DeviceMemory drow_weights;
   ExpertMlp plan;
 };
+
+/// Rows in order, read where they lie and copied.
+void expect_same_steps(const GatherRun& run, const GatherCase& c, const ConstTensorView& w_down,
+                       const Matrix& dy, Activations activations, bool weighted) {
+  std::vector<std::unique_ptr<Step>> steps;
+  for (const XRows x_rows : {XRows::in_order, XRows::indexed, XRows::copied}) {
+    ExpertMlpProblem mlp = run.problem(x_rows);
+    mlp.activations = activations;
+    mlp.row_weights = weighted;
+    steps.push_back(std::make_unique<Step>(run, c, mlp));
+    const ExpertMlp& plan = steps.back()->plan;
+    EXPECT_EQ(plan.copies_x(), x_rows == XRows::copied);
+    const bool gathers = plan.implementation().find("_gather") != std::string::npos;
+    EXPECT_EQ(gathers, x_rows == XRows::indexed) << plan.implementation();
+    const auto bytes = static_cast<std::int64_t>(
+        std::max(plan.forward_workspace_bytes(), plan.backward_workspace_bytes()));
+    const DeviceMemory memory(bytes);
+    check(cudaMemset(memory.bytes(), 0, static_cast<std::size_t>(bytes)), "cudaMemset");
+    steps.back()->enqueue(run, w_down, dy, memory, bytes);
+    run.queue.wait();
+  }
+  const Step& want = *steps[0];
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    const Step& found = *steps[i];
+    run.expect_equal(want.y.memory, found.y.memory, want.y.bytes(), "y");
+    run.expect_equal(want.dx.memory, found.dx.memory, want.dx.bytes(), "dx");
+    run.expect_equal(want.dw_up_gate.memory, found.dw_up_gate.memory, want.dw_up_gate.bytes(),
+                     "dw_up_gate");
+    run.expect_equal(want.dw_down.memory, found.dw_down.memory, want.dw_down.bytes(), "dw_down");
+    run.expect_equal(want.drow_weights, found.drow_weights, c.rows * 4, "drow_weights");
+  }
+  EXPECT_LT(steps[1]->plan.forward_scratch_bytes(), steps[2]->plan.forward_scratch_bytes());
+  EXPECT_LT(steps[1]->plan.backward_scratch_bytes(), steps[2]->plan.backward_scratch_bytes());
+}
 
 TEST_F(Gather, AWholeExpertHasTheBitsOfRowsInOrder) {
   const GatherCase c = make_case({65, 127, 0, 129, 20, 193, 300, 16}, 512, 456);
@@ -118,34 +161,10 @@ TEST_F(Gather, AWholeExpertHasTheBitsOfRowsInOrder) {
   fill_normal(dy.memory.bytes(), c.offs.back() * dy.stride, 6, 1.0F, run.queue.get());
   run.copy_rows();
   for (const Activations activations : {Activations::save, Activations::recompute}) {
-    std::vector<std::unique_ptr<Step>> steps;
-    for (const XRows x_rows : {XRows::in_order, XRows::indexed, XRows::copied}) {
-      ExpertMlpProblem mlp = run.problem(x_rows);
-      mlp.activations = activations;
-      steps.push_back(std::make_unique<Step>(run, c, mlp));
-      const ExpertMlp& plan = steps.back()->plan;
-      EXPECT_EQ(plan.copies_x(), x_rows == XRows::copied);
-      const bool gathers = plan.implementation().find("_gather") != std::string::npos;
-      EXPECT_EQ(gathers, x_rows == XRows::indexed) << plan.implementation();
-      const auto bytes = static_cast<std::int64_t>(
-          std::max(plan.forward_workspace_bytes(), plan.backward_workspace_bytes()));
-      const DeviceMemory memory(bytes);
-      check(cudaMemset(memory.bytes(), 0, static_cast<std::size_t>(bytes)), "cudaMemset");
-      steps.back()->enqueue(run, w_down.weights(8), dy, memory, bytes);
-      run.queue.wait();
+    for (const bool weighted : {false, true}) {
+      SCOPED_TRACE(std::string(name(activations)) + (weighted ? ", weighted" : ""));
+      expect_same_steps(run, c, w_down.weights(8), dy, activations, weighted);
     }
-    SCOPED_TRACE(std::string(name(activations)));
-    const Step& want = *steps[0];
-    for (std::size_t i = 1; i < steps.size(); ++i) {
-      run.expect_equal(want.y.memory, steps[i]->y.memory, want.y.bytes(), "y");
-      run.expect_equal(want.dx.memory, steps[i]->dx.memory, want.dx.bytes(), "dx");
-      run.expect_equal(want.dw_up_gate.memory, steps[i]->dw_up_gate.memory, want.dw_up_gate.bytes(),
-                       "dw_up_gate");
-      run.expect_equal(want.dw_down.memory, steps[i]->dw_down.memory, want.dw_down.bytes(),
-                       "dw_down");
-    }
-    EXPECT_LT(steps[1]->plan.forward_scratch_bytes(), steps[2]->plan.forward_scratch_bytes());
-    EXPECT_LT(steps[1]->plan.backward_scratch_bytes(), steps[2]->plan.backward_scratch_bytes());
   }
 }
 

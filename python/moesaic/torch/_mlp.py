@@ -29,7 +29,7 @@ def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, recompute=False, x_rows=Non
     row_weights      float32, bfloat16 or float16 [M]: what each row of the result is multiplied by,
                      in FP32 and before it is rounded. Differentiable; those of rows at or past
                      offs[-1] are never read and have a gradient of zero. Under autocast they stay as
-                     they are. Costs 4*M*d bytes while the call runs.
+                     they are. On the CPU they cost 4*M*d bytes while forward runs.
     out              receives the result; what comes back shares its memory.
     input_grad_out   receives the gradient of x in backward; may be the memory of x.
     w_up_gate_grad_out, w_down_grad_out

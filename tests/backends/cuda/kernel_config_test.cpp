@@ -34,6 +34,7 @@ TEST(KernelConfig, NamesSayWhatIsCompiled) {
     name << (c.f32_out ? "f32" : "bf16") << what << c.tile_m << 'x' << c.tile_n;
     if (!c.wgrad) name << (c.b_mn_major ? "_mn" : "_k");
     if (c.gather) name << "_gather";
+    if (c.row_weights) name << "_weighted";
     EXPECT_EQ(instance.name, name.str());
     EXPECT_TRUE(names.insert(instance.name).second) << instance.name << " twice";
   }

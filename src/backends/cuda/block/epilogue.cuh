@@ -33,6 +33,20 @@ __device__ __forceinline__ void stage_panel(std::uint32_t staging, const float (
   }
 }
 
+/// The same, times the weights of the lane's row and of that eight below.
+template <int kSums>
+__device__ __forceinline__ void stage_weighted_panel(std::uint32_t staging,
+                                                     const float (&sums)[kSums], int panel,
+                                                     const float (&weights)[2]) {
+  std::uint32_t words[kPanelWords];
+#pragma unroll
+  for (int i = 0; i < kPanelWords; ++i) {
+    const int first = 2 * (panel * kPanelWords + i);
+    words[i] = ptx::pack_bf16(weights[i % 2] * sums[first], weights[i % 2] * sums[first + 1]);
+  }
+  store_fragment(staging, words);
+}
+
 /// Where the panels of one warp go.
 struct PanelTarget {
   const CUtensorMap* map;
@@ -43,6 +57,7 @@ struct PanelTarget {
   std::int32_t row_limit;  ///< Rows from here on do not exist.
   std::int32_t column, column_limit;
   std::int32_t expert;
+  float weights[2];  ///< row_weights: of this lane's row, and of that eight below.
 };
 
 __device__ __forceinline__ void issue_panel(const PanelTarget& to, std::uint32_t staging, int row,
@@ -95,7 +110,11 @@ __device__ __forceinline__ void store_panels(Staging& staging, const float (&sum
   for (int panel = kFirst; panel < kEnd; ++panel) {
     const int column = to.column + panel * kConfig.panel_columns();
     const std::uint32_t at = staging.next(issuer);
-    stage_panel<kConfig.f32_out>(at, sums, panel);
+    if constexpr (kConfig.row_weights) {
+      stage_weighted_panel(at, sums, panel, to.weights);
+    } else {
+      stage_panel<kConfig.f32_out>(at, sums, panel);
+    }
     ptx::fence_async_proxy();  // for the copy below
     __syncwarp();
     if (issuer) {

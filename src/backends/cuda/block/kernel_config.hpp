@@ -81,7 +81,8 @@ struct KernelConfig {
   bool b_mn_major = false;  ///< b is contiguous along N (wgrad: always, for both operands).
   bool f32_out = false;
   Epilogue epilogue = Epilogue::store;
-  bool gather = false;  ///< Rows of x lie anywhere: of swiglu's a, or of wgrad's b.
+  bool gather = false;       ///< Rows of x lie anywhere: of swiglu's a, or of wgrad's b.
+  bool row_weights = false;  ///< store: sums are multiplied by their row's before they are rounded.
 
   [[nodiscard]] MOESAIC_HD constexpr int rows_per_warpgroup() const {
     return tile_m / kConsumerWarpgroups;
@@ -169,6 +170,7 @@ struct KernelParams {
   std::int64_t done_rows = 0;  ///< Per expert, by a padded batch before; see Sm90Gemm::enqueue.
   ExpertParams expert{};
   GatherParams gather{};
+  const float* row_weights = nullptr;  ///< row_weights: [M]
 };
 
 /// A ragged tensor map has two extra dimensions, so that one map clips at the end of any segment:

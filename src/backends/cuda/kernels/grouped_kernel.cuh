@@ -71,6 +71,14 @@ __device__ __forceinline__ PanelTarget target(const TensorMaps& maps, const Kern
   const int warpgroup = warp / 4;
   to.row = tile.row + (few ? 0 : warpgroup * kConfig.rows_per_warpgroup()) + warp % 4 * kPanelRows;
   to.column = tile.column + (few ? warpgroup * kFewColumns / kConsumerWarpgroups : 0);
+  if constexpr (kConfig.row_weights) {  // read now, needed when the tile is multiplied
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = to.row + lane_id() / 4 + half * 8;
+      to.weights[half] =
+          row < to.row_limit ? params.row_weights[std::int64_t{to.segment_begin} + row] : 0.0F;
+    }
+  }
   return to;
 }
 

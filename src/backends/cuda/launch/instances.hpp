@@ -29,7 +29,7 @@ inline constexpr std::array kInstances = {
 
 /// One that computes a grouped product as such, and no part of an expert.
 constexpr bool is_product(const KernelConfig& config) {
-  return config.epilogue == Epilogue::store && !config.gather;
+  return config.epilogue == Epilogue::store && !config.gather && !config.row_weights;
 }
 
 constexpr bool all_fit() {
@@ -42,7 +42,9 @@ constexpr bool all_fit() {
                        config.tile_m >= 2 * kFewRows;
     // Rows that are gathered are x's, and a tail is zeroed by warps that gather.
     const bool gathers = !config.gather || config.wgrad || config.epilogue == Epilogue::swiglu;
-    if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes || !gathers) {
+    const bool weighs = !config.row_weights ||
+                        (config.epilogue == Epilogue::store && !config.wgrad && !config.f32_out);
+    if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes || !gathers || !weighs) {
       return false;
     }
   }

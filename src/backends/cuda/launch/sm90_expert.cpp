@@ -33,6 +33,9 @@ const Instance& instance_of(Epilogue epilogue, bool gather = false) {
     return config.epilogue == epilogue && config.gather == gather;
   });
 }
+const Instance& weighted_rows() {
+  return first_instance([](const KernelConfig& config) { return config.row_weights; });
+}
 const Instance& gathering_wgrad(DType dtype) {
   return first_instance([&](const KernelConfig& config) {
     return config.wgrad && config.gather && config.f32_out == (dtype == DType::f32);
@@ -48,11 +51,13 @@ class Sm90Expert final : public FusedExpert {
         gathers_(problem.x_rows == XRows::indexed),
         up_gate_(instance_of(Epilogue::swiglu, gathers_)),
         down_gradient_(instance_of(Epilogue::dswiglu)),
+        weighted_down_(weighted_rows()),
         up_gate_wgrad_(gathering_wgrad(problem.wgrad_dtype)),
         name_("cuda/sm90/" + std::string(up_gate_.name)) {
     const DeviceScope scope(device.device.index);
     prepare(up_gate_);
     prepare(down_gradient_);
+    prepare(weighted_down_);
     prepare(up_gate_wgrad_);
   }
 
@@ -63,6 +68,8 @@ class Sm90Expert final : public FusedExpert {
   void up_gate(const UpGateArgs& args, const Workspace& workspace,
                const Stream& stream) const override;
   void down_gradient(const DownGradientArgs& args, const Workspace& workspace,
+                     const Stream& stream) const override;
+  void weighted_down(const WeightedDownArgs& args, const Workspace& workspace,
                      const Stream& stream) const override;
   void up_gate_wgrad(const UpGateWgradArgs& args, const Workspace& workspace,
                      const Stream& stream) const override;
@@ -82,6 +89,7 @@ class Sm90Expert final : public FusedExpert {
   bool gathers_;
   const Instance& up_gate_;
   const Instance& down_gradient_;
+  const Instance& weighted_down_;
   const Instance& up_gate_wgrad_;
   std::string name_;
 };
@@ -152,6 +160,22 @@ void Sm90Expert::down_gradient(const DownGradientArgs& args, const Workspace& wo
   maps.saved_u =
       map_part_rows(with_address(args.u, stand_in), layout_, down_gradient_.config.tile_m);
   launch(down_gradient_, maps, params, device_.num_sms, stream.native());
+}
+
+void Sm90Expert::weighted_down(const WeightedDownArgs& args, const Workspace& workspace,
+                               const Stream& stream) const {
+  const DeviceScope scope(device_.device.index);
+  const void* stand_in = workspace.bytes.data();
+  KernelParams params = describe(weighted_down_, args.offs, workspace, problem_.h, problem_.d);
+  params.row_weights = static_cast<const float*>(args.row_weights.data);
+  params.d = args.y.data;
+  params.d_row_stride = row_stride(args.y);
+  params.zero_tail = problem_.tail == Tail::zero;
+  TensorMaps maps{};
+  map_row_operand(with_address(args.h, stand_in), weighted_down_.config, maps);
+  map_weight_operand(args.w_down, weighted_down_.config, maps, params);
+  maps.d = map_ragged_output(with_address(args.y, stand_in));
+  launch(weighted_down_, maps, params, device_.num_sms, stream.native());
 }
 
 void Sm90Expert::up_gate_wgrad(const UpGateWgradArgs& args, const Workspace& workspace,
