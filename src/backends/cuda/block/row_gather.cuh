@@ -67,6 +67,7 @@ class RowGather {
   /// All have met when a slot has been written, and meet again before it is written anew: the two
   /// are used in turns, so that every warp has read the one before it comes to the next meeting.
   __device__ __forceinline__ void turn() {
+    __syncwarp();  // a lane of the leading warp has written by itself
     ptx::meet<kGatherBarrier, math::kGatherThreads>();
     slot_ ^= 1;
   }
