@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "math/expert_segment.hpp"
+#include "math/halved_tiles.hpp"
 #include "math/host_device.hpp"
 #include "math/integer.hpp"
 #include "math/tile_order.hpp"
@@ -72,40 +73,6 @@ MOESAIC_HD constexpr RowTileGrid<Local> row_tile_grid(
           shape,
           ceil_div<Local>(n, shape.tile_n),
           ceil_div<Local>(n, shape.few_n)};
-}
-
-/// Large tiles of which the last `halved` are two tiles each, left and right.
-struct HalvedTiles {
-  std::int64_t whole = 0;
-  std::int64_t halved = 0;
-  bool operator==(const HalvedTiles&) const = default;
-};
-
-/// Large tiles on `workers`, which take one each in turns: what is left for the last round is
-/// halved where that gives no worker more than one half.
-MOESAIC_HD constexpr HalvedTiles halve_last_round(std::int64_t tiles, std::int64_t workers) {
-  // tiles % workers for workers below 2^16, in 32 bits: an int64 one is a function call.
-  const auto divisor = static_cast<std::uint32_t>(workers);
-  const std::uint32_t high = static_cast<std::uint32_t>(tiles >> 32) % divisor;
-  const std::uint32_t low = static_cast<std::uint32_t>(tiles) % divisor;
-  const std::uint32_t two_to_32 = (kMaxOf<std::uint32_t> % divisor + 1) % divisor;
-  const auto rest = static_cast<std::int64_t>((high * two_to_32 + low) % divisor);
-  return 2 * rest <= workers ? HalvedTiles{tiles - rest, rest} : HalvedTiles{tiles, 0};
-}
-
-/// A tile among all, none halved, and which side of it; −1 for the whole.
-struct RowTilePlace {
-  std::int64_t tile = 0;
-  int side = -1;
-  bool operator==(const RowTilePlace&) const = default;
-};
-
-/// Where an index leads, among the large tiles and what follows them.
-MOESAIC_HD constexpr RowTilePlace place_of(const HalvedTiles& large, std::int64_t index) {
-  const std::int64_t beyond = index - large.whole;
-  if (beyond < 0) return {index, -1};
-  if (beyond < 2 * large.halved) return {large.whole + beyond / 2, static_cast<int>(beyond % 2)};
-  return {index - large.halved, -1};
 }
 
 /// One output tile. expert −1 means that there is no such tile.
@@ -190,7 +157,7 @@ class RowTileCursor {
 
   /// The current tile; only while valid().
   [[nodiscard]] MOESAIC_HD constexpr RowTile<Local> tile() const {
-    const RowTilePlace at = place_of(large_, index_);
+    const TilePlace at = place_of(large_, index_);
     const RowTile<Local> tile = row_tile_of_expert(grid_, expert_, segment_, few_,
                                                    static_cast<Local>(at.tile - first_tile_));
     return at.side < 0 ? tile : half_of(tile, grid_, at.side);
@@ -244,43 +211,6 @@ MOESAIC_HD constexpr std::int64_t count_row_tiles(const Offsets& offs,
     tiles += static_cast<std::int64_t>(grid.few_tiles(segment)) * grid.few_n_tiles;
   }
   return tiles;
-}
-
-// ---- Bounds that need no offsets
-// -------------------------------------------------------------------------
-
-/// The most tile rows that correct offsets can ask for: ⌊(M + A · (tile_m − 1)) / tile_m⌋, where at
-/// most A = min(E, M) experts have rows. It is reached. Saturates.
-MOESAIC_HD constexpr std::int64_t max_row_tiles(std::int64_t max_rows, std::int64_t num_experts,
-                                                std::int64_t tile_m) {
-  const std::int64_t active = min(num_experts, max_rows);
-  return saturating_add(max_rows, saturating_mul(active, tile_m - 1)) / tile_m;
-}
-
-/// The same for any offsets. Segments of wrong offsets may overlap: each decrease allows another
-/// pass over the buffer, but takes one expert, which is empty; so at most ⌈E / 2⌉ passes.
-MOESAIC_HD constexpr std::int64_t max_row_tiles_any_offsets(std::int64_t max_rows,
-                                                            std::int64_t num_experts,
-                                                            std::int64_t tile_m) {
-  const std::int64_t passes = ceil_div<std::int64_t>(num_experts, 2);
-  return saturating_add(saturating_mul(passes, max_rows), saturating_mul(num_experts, tile_m - 1)) /
-         tile_m;
-}
-
-/// Whether sums of tile rows over the experts fit int32, whatever the offsets.
-MOESAIC_HD constexpr bool row_tile_prefix_fits_int32(std::int64_t max_rows,
-                                                     std::int64_t num_experts,
-                                                     std::int64_t tile_m) {
-  return max_row_tiles_any_offsets(max_rows, num_experts, tile_m) <= kMaxOf<std::int32_t>;
-}
-
-/// Whether RowTileGrid<Local> may be used: the tiles of one expert that has all rows, and N, fit
-/// Local.
-template <std::signed_integral Local>
-MOESAIC_HD constexpr bool local_tiles_fit(std::int64_t max_rows, std::int64_t n,
-                                          std::int64_t tile_m, std::int64_t tile_n) {
-  constexpr std::int64_t kLimit = kMaxOf<Local>;
-  return n <= kLimit && saturating_mul(ceil_div(max_rows, tile_m), ceil_div(n, tile_n)) <= kLimit;
 }
 
 }  // namespace moesaic::math

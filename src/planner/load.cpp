@@ -8,7 +8,7 @@
 #include <string>
 
 #include "math/integer.hpp"
-#include "math/tile_scheduler.hpp"
+#include "math/tile_bounds.hpp"
 #include "moesaic/planner.hpp"
 #include "planner/counts.hpp"
 #include "planner/text.hpp"

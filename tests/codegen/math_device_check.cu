@@ -17,6 +17,7 @@
 #include "math/short_exp.hpp"
 #include "math/smem_layout.hpp"
 #include "math/swizzle.hpp"
+#include "math/tile_bounds.hpp"
 #include "math/tile_counters.hpp"
 #include "math/tile_order.hpp"
 #include "math/tile_scheduler.hpp"
@@ -72,7 +73,7 @@ __global__ void row_schedule_kernel(RowTile<Local>* out, const std::int32_t* off
   }
   out[0].segment_end = count_row_tiles(offs, grid);
   const HalvedTiles large = halve_last_round(out[0].row_begin, gridDim.x);
-  const RowTilePlace at = place_of(large, out[0].column_begin);
+  const TilePlace at = place_of(large, out[0].column_begin);
   out[1] = half_of(out[2], grid, at.side);
   out[1].row_begin = at.tile;
 }

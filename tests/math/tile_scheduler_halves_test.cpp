@@ -37,7 +37,7 @@ TEST(HalvedTiles, EveryIndexIsAPlaceOfItsOwnAndEveryPlaceAnIndex) {
       for (std::int64_t tile = 0; tile < tiles + kFollowing; ++tile) {
         const bool cut = tile < tiles && tile >= tiles - large.halved;
         for (int side = cut ? 0 : -1; side < (cut ? 2 : 0); ++side) {
-          ASSERT_EQ(place_of(large, index), (RowTilePlace{tile, side}))
+          ASSERT_EQ(place_of(large, index), (TilePlace{tile, side}))
               << index << ": " << tiles << " tiles of " << workers;
           ++index;
         }

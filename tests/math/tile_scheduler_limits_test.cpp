@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "math/checked_span.hpp"
+#include "math/tile_bounds.hpp"
 #include "math/tile_scheduler.hpp"
 #include "support/random_offsets.hpp"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "math/checked_span.hpp"
+#include "math/tile_bounds.hpp"
 #include "support/random_offsets.hpp"
 
 namespace moesaic::math {

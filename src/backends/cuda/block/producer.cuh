@@ -11,6 +11,7 @@
 #include "backends/cuda/block/tensor_maps.hpp"
 #include "backends/cuda/block/weight_tile_walk.cuh"
 #include "backends/cuda/ptx/tensor_copy.cuh"
+#include "math/halved_tiles.hpp"
 #include "math/pipeline_phase.hpp"
 
 namespace moesaic::backends::cuda {

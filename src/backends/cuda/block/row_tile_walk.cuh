@@ -85,7 +85,7 @@ class RowTileWalk {
 
   /// Tile `index`; not valid() past the last.
   __device__ math::RowTile<std::int32_t> find(std::int64_t index) {
-    const math::RowTilePlace at = math::place_of(large_, index);
+    const math::TilePlace at = math::place_of(large_, index);
     std::int64_t local = at.tile - first_tile_;
     while (local >= group_end_ * columns()) {
       if (group_ + 1 < groups_) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "math/integer.hpp"
+#include "math/tile_bounds.hpp"
 #include "math/tile_scheduler.hpp"
 #include "math/weight_tile_scheduler.hpp"
 
