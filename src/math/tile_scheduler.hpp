@@ -2,9 +2,9 @@
 // L0: the schedule of forward and dgrad: global tile index → (expert, tile). An expert's rows are
 // cut into tiles of tile_m rows; where few_m allows it, what is left over, or all rows of an expert
 // that has few, is cut into narrower tiles of their own, so that few rows are shared by many
-// workers. All large tiles come first, experts in order, inside an expert in the order of
-// tile_order.hpp, the last of them perhaps halved. Then come all tiles of few rows, which fill what
-// the large ones leave idle.
+// workers. N is cut into columns of tile_n; where slim_n allows it, at most kMaxSlim narrower ones
+// take what is left over. The order: row_tile_sequence.hpp, of one kind experts in order, inside an
+// expert that of tile_order.hpp.
 //
 // Global indices are int64. `Local` holds what stays inside one expert (tiles, rows, N): int32 in
 // kernels, where an int64 division is a function call; local_tiles_fit() says whether it may be
@@ -16,20 +16,26 @@
 #include <type_traits>
 
 #include "math/expert_segment.hpp"
-#include "math/halved_tiles.hpp"
 #include "math/host_device.hpp"
 #include "math/integer.hpp"
+#include "math/row_tile_sequence.hpp"
 #include "math/tile_order.hpp"
 
 namespace moesaic::math {
 
-/// The two sizes of tile. few_m = 0: there is one size, and leftover rows get a large tile.
+/// The sizes of tile. few_m = 0: leftover rows get a large tile. slim_n = 0: leftover columns do,
+/// and a half is the left or right columns of a large tile; else, of a tall one, its upper or lower
+/// rows.
 template <std::signed_integral Local = std::int64_t>
 struct RowTileShape {
-  Local tile_m = 1, tile_n = 1;  ///< tile_n is even.
+  Local tile_m = 1, tile_n = 1;  ///< What is halved, tile_m or tile_n, is even.
   Local group_m = 1;             ///< Large tile rows per raster group.
   Local few_m = 0;               ///< Most rows of a tile of few rows; below tile_m.
   Local few_n = 1;
+  Local slim_n = 0;  ///< Below tile_n.
+  Local beside = 1;  ///< Raster: columns that tiles side by side go over first.
+
+  [[nodiscard]] MOESAIC_HD constexpr bool tall() const { return slim_n > 0; }
 };
 
 /// Build it with row_tile_grid().
@@ -39,10 +45,12 @@ struct RowTileGrid {
   std::int64_t max_rows = 0;  ///< M, rows of the buffer.
   Local n = 0;                ///< Columns of the result.
   RowTileShape<Local> shape{};
-  Local n_tiles = 0;      ///< Large tiles side by side.
-  Local few_n_tiles = 0;  ///< Tiles of few rows side by side.
+  Local n_tiles = 0;       ///< Large tiles side by side.
+  Local few_n_tiles = 0;   ///< Tiles of few rows side by side.
+  Local slim_n_tiles = 0;  ///< Slim tiles side by side, right of the large ones.
 
-  /// Large tile rows of a valid segment; its rows fit int32, as offsets do.
+  /// Large tile rows of a valid segment, which are its slim ones too; its rows fit int32, as
+  /// offsets do.
   [[nodiscard]] MOESAIC_HD constexpr Local m_tiles(const RowRange& segment) const {
     const auto rows = static_cast<Local>(segment.rows());
     const auto whole = static_cast<Local>(rows / shape.tile_m);
@@ -54,87 +62,136 @@ struct RowTileGrid {
     const auto rest = static_cast<Local>(static_cast<Local>(segment.rows()) % shape.tile_m);
     return rest > 0 && rest <= shape.few_m ? 1 : 0;
   }
-  /// Tiles of one kind: few or large.
+  /// Tile rows: of few rows, or of large and slim tiles.
   [[nodiscard]] MOESAIC_HD constexpr Local tile_rows(const RowRange& segment, bool few) const {
     return few ? few_tiles(segment) : m_tiles(segment);
   }
-  [[nodiscard]] MOESAIC_HD constexpr Local columns_of(bool few) const {
-    return few ? few_n_tiles : n_tiles;
+  [[nodiscard]] MOESAIC_HD constexpr Local columns_of(RowTileKind kind) const {
+    return kind == RowTileKind::few    ? few_n_tiles
+           : kind == RowTileKind::slim ? slim_n_tiles
+                                       : n_tiles;
+  }
+  [[nodiscard]] MOESAIC_HD constexpr RowTileColumns columns() const {
+    return {n_tiles, shape.tall() ? static_cast<std::int32_t>(slim_n_tiles) : 0};
+  }
+  /// Of so many large tile rows, of all experts.
+  [[nodiscard]] MOESAIC_HD constexpr RowTileSequence sequence(std::int64_t tile_rows,
+                                                              std::int64_t workers) const {
+    return shape.tall() ? tall_sequence(tile_rows, columns(), workers)
+                        : large_sequence(tile_rows, columns(), workers);
   }
 };
+
+inline constexpr int kMaxSlim = 2;  ///< Slim columns; two of 128 are enough beside 192.
+
+/// Large and slim columns of n: those with the least left over; of these, with the fewest slim
+/// ones.
+template <std::signed_integral Local>
+MOESAIC_HD constexpr RowTileColumns split_columns(Local n, const RowTileShape<Local>& shape) {
+  RowTileColumns best{ceil_div<Local>(n, shape.tile_n), 0};
+  if (!shape.tall()) return best;
+  std::int64_t least = best.large * shape.tile_n - n;
+  for (std::int32_t slim = 1; slim <= kMaxSlim; ++slim) {
+    const std::int64_t rest = n - static_cast<std::int64_t>(slim) * shape.slim_n;
+    const std::int64_t large = ceil_div<std::int64_t>(max<std::int64_t>(rest, 0), shape.tile_n);
+    const std::int64_t over = large * shape.tile_n - rest;
+    if (over < least) {
+      best = {large, slim};
+      least = over;
+    }
+  }
+  return best;
+}
 
 template <std::signed_integral Local = std::int64_t>
 MOESAIC_HD constexpr RowTileGrid<Local> row_tile_grid(
     std::int32_t num_experts, std::int64_t max_rows, std::type_identity_t<Local> n,
     const std::type_identity_t<RowTileShape<Local>>& shape) {
+  const RowTileColumns columns = split_columns<Local>(n, shape);
   return {num_experts,
           max_rows,
           n,
           shape,
-          ceil_div<Local>(n, shape.tile_n),
-          ceil_div<Local>(n, shape.few_n)};
+          static_cast<Local>(columns.large),
+          ceil_div<Local>(n, shape.few_n),
+          static_cast<Local>(columns.slim)};
 }
 
 /// One output tile. expert −1 means that there is no such tile.
 template <std::signed_integral Local = std::int64_t>
 struct RowTile {
   std::int32_t expert = -1;
-  Local m_tile = 0;  ///< Rows of the segment before the tile, over tile_m.
-  Local n_tile = 0;
+  RowTileKind kind = RowTileKind::large;
+  bool half = false;
+  Local m_tile =
+      0;  ///< Rows of the segment before the tile, or the one it is half of, over tile_m.
+  Local n_tile = 0;               ///< Among those of its kind.
+  Local row = 0;                  ///< The first, in the segment.
   std::int64_t row_begin = 0;     ///< In the buffer.
-  Local rows = 0;                 ///< 1 … tile_m, or 1 … few_m.
+  Local rows = 0;                 ///< 1 … tile_m, or 1 … few_m; of a half from 0 on.
   std::int64_t segment_end = 0;   ///< End row of the expert, where a ragged copy is clipped.
   std::int64_t column_begin = 0;  ///< In N; of the right half of a tile it may be past N.
-  Local columns = 0;              ///< 1 … tile_n, or 1 … few_n; of a half from 0 on.
-  bool few = false;
-  bool half = false;
+  Local columns = 0;              ///< 1 … the kind's width; 0: a half of which nothing exists.
 
   [[nodiscard]] MOESAIC_HD constexpr bool valid() const { return expert >= 0; }
   bool operator==(const RowTile&) const = default;
 };
 
-/// Tile `local` of an expert's own large tiles, or of its tiles of few rows; 0 ≤ local <
-/// tile_rows(segment, few) · columns_of(few).
+/// Tile `local` of an expert's own tiles of a kind; 0 ≤ local < tile rows · columns_of(kind).
 template <std::signed_integral Local>
 MOESAIC_HD constexpr RowTile<Local> row_tile_of_expert(const RowTileGrid<Local>& grid,
                                                        std::int32_t expert, const RowRange& segment,
-                                                       bool few,
+                                                       RowTileKind kind,
                                                        std::type_identity_t<Local> local) {
+  const RowTileShape<Local>& shape = grid.shape;
   const Local m_tiles = grid.m_tiles(segment);
+  const bool few = kind == RowTileKind::few;
+  const bool slim = shape.tall() && kind == RowTileKind::slim;
   const TileCoord<Local> at =
       few ? TileCoord<Local>{m_tiles, local}
-          : tile_at<Local>(local, m_tiles, grid.n_tiles, grid.shape.group_m);
-  const Local width = few ? grid.shape.few_n : grid.shape.tile_n;
-  const std::int64_t first_row = static_cast<std::int64_t>(at.m_tile) * grid.shape.tile_m;
-  const std::int64_t first_column = static_cast<std::int64_t>(at.n_tile) * width;
+          : tile_at<Local>(local, m_tiles, slim ? grid.slim_n_tiles : grid.n_tiles, shape.group_m,
+                           shape.beside);
+  const Local width = few ? shape.few_n : slim ? shape.slim_n : shape.tile_n;
+  const std::int64_t first_row = static_cast<std::int64_t>(at.m_tile) * shape.tile_m;
+  std::int64_t first_column = static_cast<std::int64_t>(at.n_tile) * width;
+  if (slim) first_column += static_cast<std::int64_t>(grid.n_tiles) * shape.tile_n;
   RowTile<Local> tile;
   tile.expert = expert;
+  tile.kind = kind;
   tile.m_tile = at.m_tile;
   tile.n_tile = at.n_tile;
+  tile.row = static_cast<Local>(first_row);
   tile.row_begin = segment.begin + first_row;
-  tile.rows = static_cast<Local>(min<std::int64_t>(grid.shape.tile_m, segment.rows() - first_row));
+  tile.rows = static_cast<Local>(min<std::int64_t>(shape.tile_m, segment.rows() - first_row));
   tile.segment_end = segment.end;
   tile.column_begin = first_column;
   tile.columns = static_cast<Local>(min<std::int64_t>(width, grid.n - first_column));
-  tile.few = few;
   return tile;
 }
 
-/// The left (0) or right (1) half of a large tile.
+/// The left or upper (0) or the right or lower (1) half of a large or slim tile.
 template <std::signed_integral Local>
 MOESAIC_HD constexpr RowTile<Local> half_of(const RowTile<Local>& tile,
                                             const RowTileGrid<Local>& grid, int side) {
-  const Local width = grid.shape.tile_n / 2;
   RowTile<Local> half = tile;
   half.half = true;
-  half.column_begin += side * width;
-  half.columns = static_cast<Local>(
-      max<std::int64_t>(0, min<std::int64_t>(width, grid.n - half.column_begin)));
+  if (grid.shape.tall()) {
+    const Local height = grid.shape.tile_m / 2;
+    const auto above = static_cast<Local>(side * height);
+    half.row += above;
+    half.row_begin += above;
+    half.rows = max<Local>(0, min<Local>(height, tile.rows - above));
+    if (half.rows == 0) half.columns = 0;
+  } else {
+    const Local width = grid.shape.tile_n / 2;
+    half.column_begin += side * width;
+    half.columns = static_cast<Local>(
+        max<std::int64_t>(0, min<std::int64_t>(width, grid.n - half.column_begin)));
+  }
   return half;
 }
 
-/// A worker's way through the schedule; reads `offs` forwards, to count and then once for each
-/// kind.
+/// The schedule, tile by tile: reads `offs` forwards, to count and then once for each kind.
 template <class Offsets, std::signed_integral Local = std::int64_t>
 class RowTileCursor {
  public:
@@ -142,28 +199,29 @@ class RowTileCursor {
   MOESAIC_HD constexpr RowTileCursor(Offsets offs, const RowTileGrid<Local>& grid,
                                      std::int64_t num_workers, std::int64_t index)
       : offs_(offs), grid_(grid), index_(index) {
-    std::int64_t tiles = 0;
+    std::int64_t tile_rows = 0;
     for (std::int32_t expert = 0; expert < grid.num_experts; ++expert) {
-      const RowRange segment = expert_rows(offs, expert, grid.max_rows);
-      tiles += static_cast<std::int64_t>(grid.m_tiles(segment)) * grid.n_tiles;
+      tile_rows += grid.m_tiles(expert_rows(offs, expert, grid.max_rows));
     }
-    large_ = halve_last_round(tiles, num_workers);
+    sequence_ = grid.sequence(tile_rows, num_workers);
     load();
     settle();
   }
 
   [[nodiscard]] MOESAIC_HD constexpr bool valid() const { return expert_ < grid_.num_experts; }
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t index() const { return index_; }
+  [[nodiscard]] MOESAIC_HD constexpr const RowTileSequence& sequence() const { return sequence_; }
 
   /// The current tile; only while valid().
   [[nodiscard]] MOESAIC_HD constexpr RowTile<Local> tile() const {
-    const TilePlace at = place_of(large_, index_);
-    const RowTile<Local> tile = row_tile_of_expert(grid_, expert_, segment_, few_,
-                                                   static_cast<Local>(at.tile - first_tile_));
+    const RowTilePlace at = place_of(sequence_, index_);
+    const std::int64_t first = first_row_ * grid_.columns_of(at.kind);
+    const RowTile<Local> tile =
+        row_tile_of_expert(grid_, expert_, segment_, at.kind, static_cast<Local>(at.tile - first));
     return at.side < 0 ? tile : half_of(tile, grid_, at.side);
   }
 
-  /// Goes on to tile `index`, which is not before the current one.
+  /// Goes to tile `index`; back to the first expert where that takes it.
   MOESAIC_HD constexpr void seek(std::int64_t index) {
     index_ = index;
     settle();
@@ -173,18 +231,22 @@ class RowTileCursor {
   MOESAIC_HD constexpr void load() {
     if (!valid()) return;
     segment_ = expert_rows(offs_, expert_, grid_.max_rows);
-    tiles_ = static_cast<std::int64_t>(grid_.tile_rows(segment_, few_)) * grid_.columns_of(few_);
+    rows_ = grid_.tile_rows(segment_, few_);
   }
 
   MOESAIC_HD constexpr void settle() {
-    const std::int64_t tile = place_of(large_, index_).tile;
-    while (valid() && tile >= first_tile_ + tiles_) {
-      first_tile_ += tiles_;
+    const RowTilePlace at = place_of(sequence_, index_);
+    const std::int64_t columns = grid_.columns_of(at.kind);
+    const bool few = at.kind == RowTileKind::few;
+    if (few != few_ || at.tile < first_row_ * columns) {
+      few_ = few;
+      expert_ = 0;
+      first_row_ = 0;
+      load();
+    }
+    while (valid() && at.tile >= (first_row_ + rows_) * columns) {
+      first_row_ += rows_;
       ++expert_;
-      if (!valid() && !few_ && grid_.shape.few_m > 0) {
-        few_ = true;
-        expert_ = 0;
-      }
       load();
     }
   }
@@ -192,12 +254,12 @@ class RowTileCursor {
   Offsets offs_;
   RowTileGrid<Local> grid_;
   std::int64_t index_;
+  RowTileSequence sequence_{};
   bool few_ = false;
   std::int32_t expert_ = 0;
   RowRange segment_{};
-  HalvedTiles large_{};
-  std::int64_t first_tile_ = 0;  // of the expert and kind, among all tiles, none halved
-  std::int64_t tiles_ = 0;
+  std::int64_t first_row_ = 0;  // tile rows of the experts before, of few rows or not
+  std::int64_t rows_ = 0;       // and of this one
 };
 
 /// All tiles, none halved.
@@ -207,7 +269,7 @@ MOESAIC_HD constexpr std::int64_t count_row_tiles(const Offsets& offs,
   std::int64_t tiles = 0;
   for (std::int32_t expert = 0; expert < grid.num_experts; ++expert) {
     const RowRange segment = expert_rows(offs, expert, grid.max_rows);
-    tiles += static_cast<std::int64_t>(grid.m_tiles(segment)) * grid.n_tiles;
+    tiles += static_cast<std::int64_t>(grid.m_tiles(segment)) * (grid.n_tiles + grid.slim_n_tiles);
     tiles += static_cast<std::int64_t>(grid.few_tiles(segment)) * grid.few_n_tiles;
   }
   return tiles;

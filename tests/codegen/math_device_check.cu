@@ -14,6 +14,7 @@
 #include "math/row_combine.hpp"
 #include "math/row_gather.hpp"
 #include "math/row_route.hpp"
+#include "math/row_tile_sequence.hpp"
 #include "math/short_exp.hpp"
 #include "math/smem_layout.hpp"
 #include "math/swizzle.hpp"
@@ -64,23 +65,27 @@ __global__ void bounds_kernel(std::int64_t* out, std::int64_t num_experts, std::
 
 template <class Local>
 __global__ void row_schedule_kernel(RowTile<Local>* out, const std::int32_t* offs,
-                                    std::int32_t num_experts, std::int64_t max_rows, Local n) {
-  const RowTileGrid<Local> grid =
-      row_tile_grid<Local>(num_experts, max_rows, n, {128, 256, 8, 64, 128});
+                                    std::int32_t num_experts, std::int64_t max_rows, Local n,
+                                    RowTileShape<Local> shape) {
+  const RowTileGrid<Local> grid = row_tile_grid<Local>(num_experts, max_rows, n, shape);
   RowTileCursor cursor(offs, grid, gridDim.x, blockIdx.x);
   for (; cursor.valid(); cursor.seek(cursor.index() + gridDim.x)) {
     out[cursor.index()] = cursor.tile();
   }
   out[0].segment_end = count_row_tiles(offs, grid);
-  const HalvedTiles large = halve_last_round(out[0].row_begin, gridDim.x);
-  const TilePlace at = place_of(large, out[0].column_begin);
+  const RowTileSequence sequence = grid.sequence(out[0].row_begin, gridDim.x);
+  const RowTilePlace at = place_of(sequence, out[0].column_begin);
   out[1] = half_of(out[2], grid, at.side);
   out[1].row_begin = at.tile;
+  RowTurns turns(sequence, grid.columns(), gridDim.x, blockIdx.x);
+  for (; !turns.shared(); turns.advance(0)) out[turns.index()].expert = 0;
 }
 template __global__ void row_schedule_kernel(RowTile<std::int32_t>*, const std::int32_t*,
-                                             std::int32_t, std::int64_t, std::int32_t);
+                                             std::int32_t, std::int64_t, std::int32_t,
+                                             RowTileShape<std::int32_t>);
 template __global__ void row_schedule_kernel(RowTile<std::int64_t>*, const std::int32_t*,
-                                             std::int32_t, std::int64_t, std::int64_t);
+                                             std::int32_t, std::int64_t, std::int64_t,
+                                             RowTileShape<std::int64_t>);
 
 template <class Local>
 __global__ void weight_schedule_kernel(WeightTile<Local>* out, const std::int32_t* offs,

@@ -11,22 +11,29 @@ namespace {
 
 namespace block = backends::cuda;
 
+/// Whether there is a tile `index`; counts it, and whether both find the same.
+template <class Walk, class Cursor>
+__device__ bool same(Walk& walk, Cursor& cursor, std::int64_t index, unsigned long long& wrong,
+                     unsigned long long& all) {
+  const auto tile = walk.find(index);
+  cursor.seek(index);
+  if (!tile.valid() || !cursor.valid()) {
+    wrong += tile.valid() != cursor.valid() ? 1U : 0U;
+    return false;
+  }
+  wrong += tile == cursor.tile() ? 0U : 1U;
+  ++all;
+  return true;
+}
+
 /// Follows `walk` and `cursor` in the steps of a worker that takes every `gridDim.x`th tile and now
 /// and then leaves some out, as a worker of a shared queue does.
 template <class Walk, class Cursor>
 __device__ void follow(Walk& walk, Cursor& cursor, unsigned long long* different,
                        unsigned long long* tiles) {
   unsigned long long wrong = 0, all = 0;
-  for (std::int64_t index = blockIdx.x;;) {
-    const auto tile = walk.find(index);
-    if (!tile.valid() || !cursor.valid()) {
-      wrong += tile.valid() != cursor.valid() ? 1U : 0U;
-      break;
-    }
-    wrong += tile == cursor.tile() ? 0U : 1U;
-    ++all;
+  for (std::int64_t index = blockIdx.x; same(walk, cursor, index, wrong, all);) {
     index += gridDim.x + index % 3;
-    cursor.seek(index);
   }
   atomicAdd(different, wrong);  // every lane: all must agree
   if (threadIdx.x == 0) atomicAdd(tiles, all);
@@ -41,6 +48,17 @@ __global__ void row_walk_kernel(block::KernelParams params, unsigned long long* 
   math::RowTileCursor<const std::int32_t*, std::int32_t> cursor(params.offs, params.rows, gridDim.x,
                                                                 blockIdx.x);
   follow(walk, cursor, different, tiles);
+  // And again, in the turns of a worker, which of tall tiles take two ways at once.
+  unsigned long long wrong = walk.sequence() == cursor.sequence() ? 0U : 1U, all = 0;
+  block::RowTileWalk again(params, params.rows, table);
+  math::RowTurns turns(again.sequence(), params.rows.columns(), gridDim.x, blockIdx.x);
+  for (std::int64_t asked = blockIdx.x; same(again, cursor, turns.index(), wrong, all);) {
+    const bool shared = turns.shared();
+    turns.advance(shared ? asked : 0);
+    asked += shared ? gridDim.x : 0;
+  }
+  atomicAdd(different, wrong);
+  if (threadIdx.x == 0) atomicAdd(tiles, all);
 }
 
 __global__ void weight_walk_kernel(block::KernelParams params, unsigned long long* different,

@@ -66,7 +66,7 @@ inline PricedTiles row_tiles(const Problem& problem, std::int64_t few_m, int wor
     const RowTile<> tile = cursor.tile();
     const std::int64_t multiplied = tile.rows <= kTileM / 2 ? ceil_div(k_blocks, 2L) : k_blocks;
     const std::int64_t whole = large_cycles(multiplied);
-    if (tile.few) {
+    if (tile.kind == RowTileKind::few) {
       tiles.push_back({few_cycles(k_blocks), few_rows, tile.expert});
     } else if (tile.half) {
       tiles.push_back({half_of_cycles(whole), halves, tile.expert});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "math/checked_span.hpp"
+#include "math/row_schedule_reference.hpp"
 #include "math/tile_bounds.hpp"
 #include "support/random_offsets.hpp"
 
@@ -37,20 +38,26 @@ constexpr bool toy_valid(const RowTileGrid<std::int32_t>& grid, std::int64_t wor
 }
 using ToyTile = RowTile<std::int32_t>;
 static_assert(count_row_tiles(kToy.data(), kToyGrid) == 12);
-static_assert(toy_tile(kToyGrid, 1, 1, 9) == ToyTile{2, 1, 1, 7, 1, 8, 2, 2, false, false});
+static_assert(toy_tile(kToyGrid, 1, 1, 9) ==
+              ToyTile{2, RowTileKind::large, false, 1, 1, 2, 7, 1, 8, 2, 2});
 static_assert(toy_tile(kToyGrid, 1, 9, 9) == toy_tile(kToyGrid, 1, 0, 9));
 static_assert(count_row_tiles(kToy.data(), kToyFewGrid) == 10, "eight large ones and two");
-static_assert(toy_tile(kToyFewGrid, 1, 0, 7) == ToyTile{3, 0, 1, 8, 2, 10, 2, 2, false, false});
-static_assert(toy_tile(kToyFewGrid, 1, 7, 8) == ToyTile{0, 0, 0, 0, 1, 1, 0, 4, true, false});
-static_assert(toy_tile(kToyFewGrid, 1, 0, 9) == ToyTile{2, 1, 0, 7, 1, 8, 0, 4, true, false});
+static_assert(toy_tile(kToyFewGrid, 1, 0, 7) ==
+              ToyTile{3, RowTileKind::large, false, 0, 1, 0, 8, 2, 10, 2, 2});
+static_assert(toy_tile(kToyFewGrid, 1, 7, 8) ==
+              ToyTile{0, RowTileKind::few, false, 0, 0, 0, 0, 1, 1, 0, 4});
+static_assert(toy_tile(kToyFewGrid, 1, 0, 9) ==
+              ToyTile{2, RowTileKind::few, false, 1, 0, 2, 7, 1, 8, 0, 4});
 static_assert(toy_valid(kToyFewGrid, 1, 9) && !toy_valid(kToyFewGrid, 1, 10) &&
               !toy_valid(kToyFewGrid, 1, kInt64Max));
 static_assert(toy_tile(kToyGrid, 1, 0, 0).valid() && !RowTile<>{}.valid());
 
 // Eight large tiles of seven workers: the eighth, 3/0/1, is halved before the two of few rows.
 static_assert(toy_tile(kToyFewGrid, 7, 0, 6) == toy_tile(kToyFewGrid, 1, 0, 6));
-static_assert(toy_tile(kToyFewGrid, 7, 6, 7) == ToyTile{3, 0, 1, 8, 2, 10, 2, 1, false, true});
-static_assert(toy_tile(kToyFewGrid, 7, 0, 8) == ToyTile{3, 0, 1, 8, 2, 10, 3, 1, false, true});
+static_assert(toy_tile(kToyFewGrid, 7, 6, 7) ==
+              ToyTile{3, RowTileKind::large, true, 0, 1, 0, 8, 2, 10, 2, 1});
+static_assert(toy_tile(kToyFewGrid, 7, 0, 8) ==
+              ToyTile{3, RowTileKind::large, true, 0, 1, 0, 8, 2, 10, 3, 1});
 static_assert(toy_tile(kToyFewGrid, 7, 8, 9) == toy_tile(kToyFewGrid, 1, 8, 8));
 static_assert(toy_valid(kToyFewGrid, 7, 10) && !toy_valid(kToyFewGrid, 7, 11));
 // Two are left for the last round: three workers have no room for four halves, six have.
@@ -76,81 +83,6 @@ static_assert(local_tiles_fit<std::int64_t>(std::int64_t{1} << 31, 1 << 17, 64, 
 // ---- Properties on random offsets
 // ------------------------------------------------------------------------
 
-/// A row of tiles that the contract asks for: rows of one expert.
-struct ReferenceTileRow {
-  std::int32_t expert = 0;
-  std::int64_t begin = 0, rows = 0;  // in the segment
-  std::int64_t first_index = 0;      // of its expert's tiles of this kind
-  std::int64_t first_seen = 0;
-};
-
-/// The schedule, written down from its definition: an expert is cut from its first row on, into
-/// whole tiles as long as they are full or too many rows for a tile of few rows.
-struct ReferenceSchedule {
-  explicit ReferenceSchedule(const ScheduleCase& c) : segments(reference_segments(c)) {
-    n_tiles = (c.n + c.tile_n - 1) / c.tile_n;
-    few_n_tiles = (c.n + c.few_n - 1) / c.few_n;
-    for (std::size_t e = 0; e < segments.size(); ++e) {
-      m_tiles.push_back(0);
-      std::int64_t row = 0;
-      for (std::int64_t left = segments[e].rows; left > 0; left = segments[e].rows - row) {
-        const bool few = left < c.tile_m && left <= c.few_m;
-        const std::int64_t taken = std::min(left, c.tile_m);
-        rows[few ? 1 : 0].push_back({static_cast<std::int32_t>(e), row, taken, 0, 0});
-        m_tiles.back() += few ? 0 : 1;
-        row += taken;
-      }
-    }
-    // Large ones first, then those of few rows; experts in order in both. None is halved here.
-    for (const std::size_t few : {0U, 1U}) {
-      std::int32_t expert = -1;
-      std::int64_t first_index = 0;
-      for (ReferenceTileRow& row : rows[few]) {
-        if (row.expert != expert) first_index = total;
-        expert = row.expert;
-        row.first_index = first_index;
-        row.first_seen = total;
-        total += few == 0 ? n_tiles : few_n_tiles;
-      }
-    }
-    put_in_order(c.num_workers);
-  }
-
-  /// A tile among all, none halved, and its side; −1 for the whole.
-  struct Piece {
-    std::int64_t tile;
-    int side;
-  };
-
-  std::vector<ReferenceSegment> segments;
-  std::array<std::vector<ReferenceTileRow>, 2> rows;  // large, few
-  std::vector<std::int64_t> m_tiles;                  // large ones of each expert
-  std::int64_t n_tiles = 0, few_n_tiles = 0, total = 0;
-  std::int64_t halved = 0, whole = 0;  // of the large ones
-  std::vector<Piece> order;            // by index
-
- private:
-  /// Deals the large tiles out in rounds. Where those of a last round that is not full, cut in two,
-  /// still give nobody more than one piece, they are cut.
-  void put_in_order(std::int64_t num_workers) {
-    const auto large = static_cast<std::int64_t>(rows[0].size()) * n_tiles;
-    std::int64_t last_round = 0;
-    for (std::int64_t tile = 0; tile < large; ++tile) {
-      last_round = last_round == num_workers ? 1 : last_round + 1;
-    }
-    halved = last_round + last_round <= num_workers ? last_round : 0;
-    whole = large - halved;
-    for (std::int64_t tile = 0; tile < total; ++tile) {
-      if (tile >= whole && tile < large) {
-        order.push_back({tile, 0});
-        order.push_back({tile, 1});
-      } else {
-        order.push_back({tile, -1});
-      }
-    }
-  }
-};
-
 // One case at a time.
 template <class Local>
 class Coverage {
@@ -162,12 +94,13 @@ class Coverage {
         grid_(row_tile_grid<Local>(num_experts_, c.max_rows, static_cast<Local>(c.n),
                                    {static_cast<Local>(c.tile_m), static_cast<Local>(c.tile_n),
                                     static_cast<Local>(c.group_m), static_cast<Local>(c.few_m),
-                                    static_cast<Local>(c.few_n)})) {}
+                                    static_cast<Local>(c.few_n), static_cast<Local>(c.slim_n),
+                                    static_cast<Local>(c.beside)})) {}
 
   void run(std::uint64_t seed) {
     const auto row_tiles =
         static_cast<std::int64_t>(reference_.rows[0].size() + reference_.rows[1].size());
-    ASSERT_EQ(count_row_tiles(CheckedSpan(case_.offs), grid_), reference_.total);
+    ASSERT_EQ(count_row_tiles(CheckedSpan(case_.offs), grid_), reference_.total());
     ASSERT_LE(row_tiles, max_row_tiles_any_offsets(case_.max_rows, num_experts_, case_.tile_m));
     if (!case_.wrong) {
       ASSERT_LE(row_tiles, max_row_tiles(case_.max_rows, num_experts_, case_.tile_m));
@@ -175,63 +108,82 @@ class Coverage {
     step_by_step();
     if (::testing::Test::HasFatalFailure()) return;
     share_out(seed);
-    tiles_checked += reference_.total;
-    few_checked += static_cast<std::int64_t>(reference_.rows[1].size()) * reference_.few_n_tiles;
+    tiles_checked += reference_.total();
+    few_checked += reference_.tiles_of(RowTileKind::few);
+    slim_checked += reference_.tiles_of(RowTileKind::slim);
+    slim_in_turns += reference_.slim_in_turns;
     halved_checked += reference_.halved;
   }
 
-  static inline std::int64_t tiles_checked = 0, few_checked = 0, halved_checked = 0;
-  static inline std::int64_t absent_halves = 0;
+  static inline std::int64_t tiles_checked = 0, few_checked = 0, slim_checked = 0;
+  static inline std::int64_t slim_in_turns = 0, halved_checked = 0, absent_halves = 0;
 
  private:
   void step_by_step() {
-    // Up to which column each tile is there; pieces follow one another without gap or overlap.
-    std::vector<std::int64_t> columns_done(static_cast<std::size_t>(reference_.total), -1);
+    // How many pieces of each tile were there; its halves follow one another.
+    std::array<std::vector<int>, 3> pieces;
+    for (const RowTileKind kind : kKinds) {
+      pieces[static_cast<std::size_t>(kind)].resize(
+          static_cast<std::size_t>(reference_.tiles_of(kind)));
+    }
     std::int64_t index = 0;
     RowTileCursor cursor(CheckedSpan(case_.offs), grid_, case_.num_workers, 0);
+    ASSERT_EQ(cursor.sequence().large_in_turns, reference_.large_in_turns);
+    ASSERT_EQ(cursor.sequence().slim_in_turns, reference_.slim_in_turns);
     for (; cursor.valid(); cursor.seek(++index)) {
       const RowTile<Local> tile = cursor.tile();
       ASSERT_EQ(cursor.index(), index);
       ASSERT_LT(index, indices());
-      ASSERT_TRUE(fits_reference(tile, index, columns_done)) << "tile " << index;
+      ASSERT_TRUE(fits_reference(tile, index)) << "tile " << index;
+      const auto [kind, ordinal, side] = reference_.order[static_cast<std::size_t>(index)];
+      pieces[static_cast<std::size_t>(kind)][static_cast<std::size_t>(ordinal)] += side < 0 ? 2 : 1;
       tiles_.push_back(tile);
     }
     ASSERT_EQ(index, indices());
-    ASSERT_EQ(std::count(columns_done.begin(), columns_done.end(), kAllColumns), reference_.total)
-        << "a tile, or a part of one, is missing";
+    for (const auto& of_kind : pieces) {
+      ASSERT_EQ(std::count(of_kind.begin(), of_kind.end(), 2),
+                static_cast<std::int64_t>(of_kind.size()))
+          << "a tile, or a part of one, is missing";
+    }
   }
 
   [[nodiscard]] std::int64_t indices() const {
     return static_cast<std::int64_t>(reference_.order.size());
   }
 
-  /// Workers that skip what others take come to the same tiles, and together to all of them: whole
-  /// large tiles in turns, what follows by whoever is free.
+  /// Workers that skip what others take come to the same tiles, and together to all of them: some
+  /// in turns, what follows by whoever is free.
   void share_out(std::uint64_t seed) {
     using Cursor = RowTileCursor<CheckedSpan<const std::int32_t>, Local>;
     std::vector<Cursor> cursors;
+    std::vector<RowTurns> turns;
     for (std::int64_t worker = 0; worker < case_.num_workers; ++worker) {
       cursors.emplace_back(CheckedSpan(case_.offs), grid_, case_.num_workers, worker);
+      turns.emplace_back(cursors.back().sequence(), grid_.columns(), case_.num_workers, worker);
     }
+    const std::int64_t shared =
+        reference_.large_in_turns + reference_.slim_in_turns + case_.num_workers;
+    std::int64_t asked = 0, different = 0;
     std::vector<std::uint8_t> taken(reference_.order.size(), 0);
-    std::int64_t different = 0;
-    take_turns(indices(), case_.num_workers, reference_.whole, seed,
+    take_turns(indices(), reference_.turns, shared, seed,
                [&](std::int64_t worker, std::int64_t index) {
                  Cursor& cursor = cursors[static_cast<std::size_t>(worker)];
+                 RowTurns& turn = turns[static_cast<std::size_t>(worker)];
                  cursor.seek(index);
                  const bool valid = index < indices();
                  const auto at = static_cast<std::size_t>(index);
                  if (valid) ++taken[at];
-                 const bool same = cursor.index() == index && cursor.valid() == valid &&
+                 const bool same = turn.index() == index && cursor.valid() == valid &&
                                    (!valid || cursor.tile() == tiles_[at]);
                  different += same ? 0 : 1;
+                 if (valid) turn.advance(turn.shared() ? asked++ : 0);
                });
     ASSERT_EQ(different, 0) << "cursors that skip and the one that steps disagree";
     ASSERT_EQ(std::count(taken.begin(), taken.end(), 1), indices());
   }
 
   const ReferenceTileRow* find_row(const RowTile<Local>& tile) const {
-    const auto& rows = reference_.rows[tile.few ? 1 : 0];
+    const auto& rows = reference_.rows_of(tile.kind);
     const auto row = std::lower_bound(
         rows.begin(), rows.end(), tile, [&](const ReferenceTileRow& r, const RowTile<Local>& t) {
           return r.expert != t.expert ? r.expert < t.expert : r.begin < t.m_tile * case_.tile_m;
@@ -241,47 +193,53 @@ class Coverage {
     return found ? &*row : nullptr;
   }
 
-  bool fits_reference(const RowTile<Local>& tile, std::int64_t index,
-                      std::vector<std::int64_t>& columns_done) const {
-    if (!tile.valid() || tile.m_tile < 0 || tile.n_tile < 0) return false;
+  bool fits_reference(const RowTile<Local>& tile, std::int64_t index) const {
+    const auto [kind, ordinal, side] = reference_.order[static_cast<std::size_t>(index)];
+    if (!tile.valid() || tile.m_tile < 0 || tile.n_tile < 0 || tile.kind != kind) return false;
     const ReferenceTileRow* row = find_row(tile);
-    const std::int64_t width = tile.few ? case_.few_n : case_.tile_n;
-    const std::int64_t n_tiles = tile.few ? reference_.few_n_tiles : reference_.n_tiles;
-    if (row == nullptr || tile.n_tile >= n_tiles) return false;
+    const std::int64_t columns = reference_.columns_of(kind);
+    if (row == nullptr || tile.n_tile >= columns) return false;
     const ReferenceSegment& segment = reference_.segments[static_cast<std::size_t>(tile.expert)];
-    // Tiles of one expert are contiguous, in the order of tile_order.hpp.
+    // Tiles of one expert and kind are contiguous, in the order of tile_order.hpp.
     const std::int64_t m_tiles = reference_.m_tiles[static_cast<std::size_t>(tile.expert)];
-    const std::int64_t local = tile.few ? tile.n_tile
-                                        : tile_index<std::int64_t>({tile.m_tile, tile.n_tile},
-                                                                   m_tiles, n_tiles, case_.group_m);
-    const auto [expected_tile, side] = reference_.order[static_cast<std::size_t>(index)];
-    std::int64_t& done = columns_done[static_cast<std::size_t>(row->first_seen + tile.n_tile)];
-    return expected_tile == row->first_index + local && tile.half == (side >= 0) &&
-           tile.row_begin == segment.begin + row->begin && tile.rows == row->rows &&
-           tile.segment_end == segment.begin + segment.rows && tile.row_begin >= 0 &&
-           tile.row_begin + tile.rows <= case_.max_rows && take_columns(tile, side, width, done);
+    const std::int64_t local = kind == RowTileKind::few
+                                   ? tile.n_tile
+                                   : tile_index<std::int64_t>({tile.m_tile, tile.n_tile}, m_tiles,
+                                                              columns, case_.group_m, case_.beside);
+    return ordinal == row->first_of_expert * columns + local && tile.half == (side >= 0) &&
+           tile.row_begin == segment.begin + tile.row &&
+           tile.segment_end == segment.begin + segment.rows && has_part(tile, *row, side);
   }
 
-  static constexpr std::int64_t kAllColumns = kInt64Max;
-
-  /// `done`: −1 before the tile's first piece, then up to where it has columns.
-  bool take_columns(const RowTile<Local>& tile, int side, std::int64_t width,
-                    std::int64_t& done) const {
-    const std::int64_t first = std::int64_t{tile.n_tile} * width;
-    const std::int64_t last = std::min(first + width, case_.n);
-    if (side == 1 ? done < first : done != -1) return false;
-    // A half begins at its place even where no column is left for it.
-    if (tile.column_begin != (side == 1 ? first + width / 2 : first)) return false;
-    const std::int64_t end = side == 0 ? first + width / 2 : first + width;
-    if (tile.columns != std::max<std::int64_t>(std::min(end, case_.n) - tile.column_begin, 0)) {
-      return false;
-    }
-    absent_halves += tile.columns == 0 ? 1 : 0;
-    if (tile.columns > 0 && side == 1 && tile.column_begin != done) return false;
-    done = tile.columns > 0 ? tile.column_begin + tile.columns : done;
-    if (side != 0) done = done == last ? kAllColumns : -1;
-    return true;
+  /// Rows and columns of the whole, or of the side that the piece is of. A half begins at its place
+  /// even where nothing is left for it.
+  bool has_part(const RowTile<Local>& tile, const ReferenceTileRow& row, int side) const {
+    const bool slim = tile.kind == RowTileKind::slim;
+    const std::int64_t width = tile.kind == RowTileKind::few ? case_.few_n
+                               : slim                        ? case_.slim_n
+                                                             : case_.tile_n;
+    const std::int64_t left = slim ? reference_.columns_of(RowTileKind::large) * case_.tile_n : 0;
+    Span rows{row.begin, row.begin + row.rows};
+    Span columns{left + tile.n_tile * width, std::min(left + (tile.n_tile + 1) * width, case_.n)};
+    if (side >= 0 && reference_.tall) rows = half_of_span(rows, case_.tile_m / 2, side);
+    if (side >= 0 && !reference_.tall) columns = half_of_span(columns, width / 2, side);
+    const bool absent = rows.count() == 0 || columns.count() == 0;
+    absent_halves += absent ? 1 : 0;
+    return tile.row == rows.begin && tile.column_begin == columns.begin &&
+           tile.rows == rows.count() && tile.columns == (absent ? 0 : columns.count()) &&
+           (side >= 0 || !absent);
   }
+
+  struct Span {
+    std::int64_t begin, end;
+    [[nodiscard]] std::int64_t count() const { return std::max<std::int64_t>(end - begin, 0); }
+  };
+  static Span half_of_span(const Span& all, std::int64_t size, int side) {
+    const std::int64_t middle = all.begin + size;
+    return side == 0 ? Span{all.begin, std::min(middle, all.end)} : Span{middle, all.end};
+  }
+
+  static constexpr RowTileKind kKinds[] = {RowTileKind::large, RowTileKind::slim, RowTileKind::few};
 
   const ScheduleCase& case_;
   ReferenceSchedule reference_;
@@ -305,7 +263,8 @@ TEST(TileScheduler, EveryTileOfEveryValidSegmentExactlyOnce) {
     }
     ASSERT_FALSE(HasFatalFailure())
         << "case " << i << ": E " << c.offs.size() << ", M " << c.max_rows << ", tile " << c.tile_m
-        << "x" << c.tile_n << ", few " << c.few_m << "x" << c.few_n << ", workers " << c.num_workers
+        << "x" << c.tile_n << ", few " << c.few_m << "x" << c.few_n << ", slim " << c.slim_n
+        << ", beside " << c.beside << ", workers " << c.num_workers
         << (c.wrong ? ", wrong offsets" : "");
   }
   // The generator must have made what this test is for.
@@ -315,6 +274,10 @@ TEST(TileScheduler, EveryTileOfEveryValidSegmentExactlyOnce) {
   EXPECT_GT(Coverage<std::int64_t>::tiles_checked, 500'000);
   EXPECT_GT(Coverage<std::int32_t>::few_checked, 100'000);
   EXPECT_GT(Coverage<std::int64_t>::few_checked, 100'000);
+  EXPECT_GT(Coverage<std::int32_t>::slim_checked, 50'000);
+  EXPECT_GT(Coverage<std::int64_t>::slim_checked, 50'000);
+  EXPECT_GT(Coverage<std::int32_t>::slim_in_turns, 5000);
+  EXPECT_GT(Coverage<std::int64_t>::slim_in_turns, 5000);
   EXPECT_GT(Coverage<std::int32_t>::halved_checked, 20'000);
   EXPECT_GT(Coverage<std::int64_t>::halved_checked, 20'000);
   EXPECT_GT(Coverage<std::int32_t>::absent_halves, 1000);

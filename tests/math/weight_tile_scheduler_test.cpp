@@ -117,8 +117,8 @@ void expect_complete(const ScheduleCase& c, std::int64_t k, std::int64_t tile_k,
   const std::int64_t in_turns = seed % 4 < 2 ? 0 : grid.total_tiles();
   std::vector<std::uint8_t> taken(tiles.size(), 0);
   std::int64_t different = 0;
-  take_turns(grid.total_tiles(), c.num_workers, in_turns, seed,
-             [&](std::int64_t worker, std::int64_t at) {
+  take_turns(grid.total_tiles(), plain_turns(c.num_workers, in_turns), in_turns + c.num_workers,
+             seed, [&](std::int64_t worker, std::int64_t at) {
                Cursor& mine = cursors[static_cast<std::size_t>(worker)];
                mine.seek(at);
                const bool valid = at < grid.total_tiles();

@@ -18,6 +18,7 @@ struct ScheduleCase {
   std::int64_t max_rows = 0;
   std::int64_t n = 0, tile_m = 0, tile_n = 0, group_m = 0;
   std::int64_t few_m = 0, few_n = 1;
+  std::int64_t slim_n = 0, beside = 1;
   std::int64_t num_workers = 0;
   bool wrong = false;
 };
@@ -50,6 +51,11 @@ class ScheduleCases {
     for (std::int64_t i = c.wrong ? 1 + below(3) : 0; i > 0; --i) {
       c.offs[static_cast<std::size_t>(below(num_experts))] = draw_wrong(c.max_rows);
     }
+    if (c.tile_m % 2 == 0 && below(2) == 0) {  // tall tiles, which are halved by rows
+      c.slim_n = std::max<std::int64_t>(
+          1, pick<std::int64_t, 4>({1, c.tile_n / 2, c.tile_n * 2 / 3, c.tile_n - 1}));
+    }
+    c.beside = pick<std::int64_t, 5>({1, 1, 2, 3, 100});
     return c;
   }
 
@@ -116,29 +122,48 @@ inline std::vector<ReferenceSegment> reference_segments(const ScheduleCase& c) {
   return segments;
 }
 
-/// Workers begin with the index of their own number. Below `in_turns` each takes every
-/// `num_workers`-th, and the first one that is not below it in the same way; then whoever is next
-/// takes what nobody has. They run in random order. Calls take(worker, index) until each of `total`
-/// indices is taken, and for every worker once more, with the index that ends its way: `total` or
-/// more.
+/// The indices that each worker takes unasked.
+using Turns = std::vector<std::vector<std::int64_t>>;
+
+/// Every `num_workers`-th from a worker's own number on, up to the first that is not below
+/// `in_turns`.
+inline Turns plain_turns(std::int64_t num_workers, std::int64_t in_turns) {
+  Turns turns;
+  for (std::int64_t worker = 0; worker < num_workers; ++worker) {
+    turns.emplace_back();
+    for (std::int64_t index = worker; index < in_turns; index += num_workers) {
+      turns.back().push_back(index);
+    }
+    turns.back().push_back(worker + static_cast<std::int64_t>(turns.back().size()) * num_workers);
+  }
+  return turns;
+}
+
+/// Workers take what `turns` says; then whoever is next takes, from `shared` on, what nobody has.
+/// They run in random order. Calls take(worker, index) until each of `total` indices is taken, and
+/// for every worker once more, with the index that ends its way: `total` or more.
 template <class Take>
-void take_turns(std::int64_t total, std::int64_t num_workers, std::int64_t in_turns,
-                std::uint64_t seed, Take&& take) {
+void take_turns(std::int64_t total, const Turns& turns, std::int64_t shared, std::uint64_t seed,
+                Take&& take) {
   struct Worker {
-    std::int64_t number, next;
+    std::size_t number, taken;
+    std::int64_t next;
   };
   std::mt19937_64 rng(seed);
   std::vector<Worker> workers;
-  for (std::int64_t number = 0; number < num_workers; ++number) workers.push_back({number, number});
-  for (std::int64_t shared = in_turns + num_workers; !workers.empty();) {
+  for (std::size_t number = 0; number < turns.size(); ++number) {
+    workers.push_back({number, 1, turns[number].front()});
+  }
+  while (!workers.empty()) {
     Worker& worker = workers[rng() % workers.size()];
     const std::int64_t index = worker.next;
-    take(worker.number, index);
+    take(static_cast<std::int64_t>(worker.number), index);
+    const std::vector<std::int64_t>& own = turns[worker.number];
     if (index >= total) {
       worker = workers.back();
       workers.pop_back();
     } else {
-      worker.next = index < in_turns ? index + num_workers : shared++;
+      worker.next = worker.taken < own.size() ? own[worker.taken++] : shared++;
     }
   }
 }

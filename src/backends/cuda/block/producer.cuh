@@ -117,7 +117,7 @@ __device__ __forceinline__ void load_few_rows_stage(const TensorMaps& maps,
 /// nobody reads them again later (NB-0009).
 __device__ __forceinline__ std::uint64_t weight_policy(
     const math::RowTileShape<std::int32_t>& shape, const math::RowTile<std::int32_t>& tile) {
-  const std::int64_t rows = tile.segment_end - tile.row_begin + tile.m_tile * shape.tile_m;
+  const std::int64_t rows = tile.segment_end - tile.row_begin + tile.row;
   return rows <= shape.group_m * shape.tile_m ? ptx::l2_evict_first() : ptx::l2_evict_normal();
 }
 
@@ -166,14 +166,14 @@ __device__ __forceinline__ void load_weight_stage(const TensorMaps& maps,
 
 __device__ __forceinline__ TileMessage describe(const KernelParams& params,
                                                 const math::RowTile<std::int32_t>& tile) {
-  const int row = tile.m_tile * params.rows.shape.tile_m;
-  const auto begin = static_cast<std::int32_t>(tile.row_begin) - row;
-  const int block_k = tile.few ? kFewBlockK : kBlockK;
-  return {tile.few    ? TileMessage::few
+  const auto begin = static_cast<std::int32_t>(tile.row_begin) - tile.row;
+  const bool few = tile.kind == math::RowTileKind::few;
+  const int block_k = few ? kFewBlockK : kBlockK;
+  return {few         ? TileMessage::few
           : tile.half ? TileMessage::half
                       : TileMessage::large,
           math::ceil_div(params.k, block_k),
-          row,
+          tile.row,
           static_cast<std::int32_t>(tile.column_begin),
           begin,
           static_cast<std::int32_t>(tile.segment_end) - begin,
@@ -316,15 +316,15 @@ __device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& map
                                              const GroupTable& table, Loading loading) {
   TileQueue queue(*params.counters);
   RowTileWalk walk(params, grid, table);
-  std::int64_t index = blockIdx.x;
-  auto tile = walk.find(index);
+  math::RowTurns turns(walk.sequence(), grid.columns(), gridDim.x, blockIdx.x);
+  auto tile = walk.find(turns.index());
   while (tile.valid()) {
-    const bool shared = index >= walk.first_small();
+    const bool shared = turns.shared();
     if (shared) queue.ask();
-    // The right half of a tile may lie past the last column.
+    // Of half a tile nothing may exist.
     if (tile.columns > 0) load_tile<kConfig>(maps, params, ring, loading, tile);
-    index = shared ? walk.first_small() + gridDim.x + queue.answer() : index + gridDim.x;
-    tile = walk.find(index);
+    turns.advance(shared ? queue.answer() : 0);
+    tile = walk.find(turns.index());
   }
   queue.leave();
   send_end<kConfig>(ring, loading);

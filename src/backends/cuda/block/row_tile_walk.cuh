@@ -72,7 +72,8 @@ __device__ inline void build_group_table(const KernelParams& params,
   __syncthreads();
 }
 
-/// All 32 lanes call `find` together, with indices that never decrease.
+/// All 32 lanes call `find` together. What it looks for may lie before what it found last; but only
+/// where the kind changes, a few times in the life of a worker, may experts lie between.
 class RowTileWalk {
  public:
   /// `grid` is params.rows; in a kernel its shape is known to the compiler.
@@ -80,28 +81,23 @@ class RowTileWalk {
                          const GroupTable& table)
       : params_(params), grid_(grid), table_(table), groups_(num_groups(params)) {
     load_group(0);
-    large_ = math::halve_last_round(count_large() * columns(), gridDim.x);
+    sequence_ = grid.sequence(count_tile_rows(), gridDim.x);
   }
+
+  /// The order of all tiles, which every worker of the launch finds the same.
+  [[nodiscard]] __device__ const math::RowTileSequence& sequence() const { return sequence_; }
 
   /// Tile `index`; not valid() past the last.
   __device__ math::RowTile<std::int32_t> find(std::int64_t index) {
-    const math::TilePlace at = math::place_of(large_, index);
-    std::int64_t local = at.tile - first_tile_;
-    while (local >= group_end_ * columns()) {
-      if (group_ + 1 < groups_) {
-        next_group(local);
-      } else if (!few_) {
-        first_tile_ += group_end_ * columns();
-        local = at.tile - first_tile_;
-        few_ = true;
-        group_ = 0;
-        load_group(0);
-      } else {
-        return {};
-      }
+    const math::RowTilePlace at = math::place_of(sequence_, index);
+    const std::int64_t columns = grid_.columns_of(at.kind);
+    go_back(at, columns);
+    while (at.tile >= group_end_ * columns) {
+      if (group_ + 1 == groups_) return {};
+      next_group(at.tile, columns);
     }
     // Lanes whose experts end at or before the index come first; the next lane owns it.
-    const unsigned before = __ballot_sync(kAllLanes, local >= last_tile_row_ * columns());
+    const unsigned before = __ballot_sync(kAllLanes, at.tile >= last_tile_row_ * columns);
     const int owner = __popc(before);
     math::RowRange segment;
     segment.begin = __shfl_sync(kAllLanes, segment_.begin, owner);
@@ -109,19 +105,14 @@ class RowTileWalk {
     const std::int64_t first_tile_row =
         __shfl_sync(kAllLanes, last_tile_row_, owner) - grid_.tile_rows(segment, few_);
     const auto tile =
-        math::row_tile_of_expert(grid_, group_ * kExpertsPerGroup + owner, segment, few_,
-                                 static_cast<std::int32_t>(local - first_tile_row * columns()));
+        math::row_tile_of_expert(grid_, group_ * kExpertsPerGroup + owner, segment, at.kind,
+                                 static_cast<std::int32_t>(at.tile - first_tile_row * columns));
     return at.side < 0 ? tile : math::half_of(tile, grid_, at.side);
   }
 
-  /// Index of the first tile that is not a whole large one.
-  [[nodiscard]] __device__ std::int64_t first_small() const { return large_.whole; }
-
  private:
-  [[nodiscard]] __device__ std::int64_t columns() const { return grid_.columns_of(few_); }
-
-  /// Rows of large tiles, of all experts. Called while the first group is loaded.
-  [[nodiscard]] __device__ std::int64_t count_large() const {
+  /// Tile rows of large tiles, of all experts. Called while the first group is loaded.
+  [[nodiscard]] __device__ std::int64_t count_tile_rows() const {
     if (groups_ == 1) return group_end_;
     if (groups_ > kWalkedGroups) return table_.ends[0][groups_ - 1];
     int rest = 0;
@@ -131,12 +122,25 @@ class RowTileWalk {
     return group_end_ + __reduce_add_sync(kAllLanes, rest);
   }
 
-  __device__ void next_group(std::int64_t local) {
+  /// To the first group, where the tile is of rows that are counted apart, or lies before the
+  /// group.
+  __device__ void go_back(const math::RowTilePlace& at, std::int64_t columns) {
+    const bool few = at.kind == math::RowTileKind::few;
+    bool back = few != few_;
+    if (grid_.shape.tall()) back = back || at.tile < group_begin_ * columns;
+    if (back) {
+      few_ = few;
+      group_ = 0;
+      load_group(0);
+    }
+  }
+
+  __device__ void next_group(std::int64_t tile, std::int64_t columns) {
     int begin = group_end_;
     ++group_;
     if (groups_ > kWalkedGroups) {
       const std::int32_t* ends = table_.ends[few_ ? 1 : 0];
-      while (group_ + 1 < groups_ && local >= ends[group_] * columns()) ++group_;
+      while (group_ + 1 < groups_ && tile >= ends[group_] * columns) ++group_;
       begin = ends[group_ - 1];
     }
     load_group(begin);
@@ -144,6 +148,7 @@ class RowTileWalk {
 
   __device__ void load_group(int begin) {
     segment_ = segment_of(params_, group_);
+    group_begin_ = begin;
     last_tile_row_ = begin + inclusive_sum(grid_.tile_rows(segment_, few_));
     group_end_ = __shfl_sync(kAllLanes, last_tile_row_, 31);
   }
@@ -154,11 +159,11 @@ class RowTileWalk {
   std::int32_t groups_;
   std::int32_t group_ = 0;
   bool few_ = false;
-  math::HalvedTiles large_{};
-  std::int64_t first_tile_ = 0;     // of the kind that few_ says, none halved
+  math::RowTileSequence sequence_{};
   math::RowRange segment_{};        // of this lane's expert
   std::int32_t last_tile_row_ = 0;  // tile rows of all experts up to this lane's
-  std::int32_t group_end_ = 0;      // and up to the group's last
+  std::int32_t group_begin_ = 0;    // up to the group's first
+  std::int32_t group_end_ = 0;      // and up to its last
 };
 
 }  // namespace moesaic::backends::cuda

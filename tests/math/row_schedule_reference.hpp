@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The schedule of forward and dgrad, written down a second time from its definition, slowly: which
+// rows and columns are tiles of which kind, in which order the pieces follow, and who takes what in
+// turns.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "math/row_tile_sequence.hpp"
+#include "support/random_offsets.hpp"
+
+namespace moesaic::math {
+
+/// A row of tiles that the contract asks for: rows of one expert.
+struct ReferenceTileRow {
+  std::int32_t expert = 0;
+  std::int64_t begin = 0, rows = 0;  // in the segment
+  std::int64_t row_of_expert = 0;    // which of its expert's rows of this kind
+  std::int64_t first_of_expert = 0;  // tile rows of this kind before the expert
+};
+
+struct ReferenceSchedule {
+  explicit ReferenceSchedule(const ScheduleCase& c)
+      : segments(reference_segments(c)), tall(c.slim_n > 0) {
+    cut_columns(c);
+    for (std::size_t e = 0; e < segments.size(); ++e) cut_rows(c, static_cast<std::int32_t>(e));
+    put_in_order(c.num_workers);
+    deal(c.num_workers);
+  }
+
+  /// A tile among those of its kind, and its side; −1 for the whole.
+  struct Piece {
+    RowTileKind kind;
+    std::int64_t tile;
+    int side;
+  };
+
+  std::vector<ReferenceSegment> segments;
+  bool tall;
+  std::array<std::vector<ReferenceTileRow>, 2> rows;  // of large and slim tiles; of few rows
+  std::vector<std::int64_t> m_tiles;                  // large ones of each expert
+  std::array<std::int64_t, 3> columns{};              // of each kind
+  std::int64_t halved = 0;                            // tiles that are
+  std::vector<Piece> order;                           // by index
+  std::int64_t large_in_turns = 0, slim_in_turns = 0;
+  Turns turns;
+
+  [[nodiscard]] std::int64_t columns_of(RowTileKind kind) const {
+    return columns[static_cast<std::size_t>(kind)];
+  }
+  [[nodiscard]] const std::vector<ReferenceTileRow>& rows_of(RowTileKind kind) const {
+    return rows[kind == RowTileKind::few ? 1 : 0];
+  }
+  [[nodiscard]] std::int64_t tiles_of(RowTileKind kind) const {
+    return static_cast<std::int64_t>(rows_of(kind).size()) * columns_of(kind);
+  }
+  [[nodiscard]] std::int64_t total() const {
+    return tiles_of(RowTileKind::large) + tiles_of(RowTileKind::slim) + tiles_of(RowTileKind::few);
+  }
+
+ private:
+  /// An expert from its first row on: whole tiles as long as they are full or too many rows for a
+  /// tile of few rows.
+  void cut_rows(const ScheduleCase& c, std::int32_t expert) {
+    const std::int64_t all = segments[static_cast<std::size_t>(expert)].rows;
+    const std::array<std::int64_t, 2> before{static_cast<std::int64_t>(rows[0].size()),
+                                             static_cast<std::int64_t>(rows[1].size())};
+    for (std::int64_t row = 0; row < all;) {
+      const std::int64_t left = all - row;
+      const std::size_t few = left < c.tile_m && left <= c.few_m ? 1 : 0;
+      const std::int64_t taken = std::min(left, c.tile_m);
+      rows[few].push_back({expert, row, taken,
+                           static_cast<std::int64_t>(rows[few].size()) - before[few], before[few]});
+      row += taken;
+    }
+    m_tiles.push_back(static_cast<std::int64_t>(rows[0].size()) - before[0]);
+  }
+
+  /// The columns that leave the least over, tried one by one.
+  void cut_columns(const ScheduleCase& c) {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (std::int64_t slim = 0; slim <= (tall ? 2 : 0); ++slim) {
+      std::int64_t large = 0;
+      while (large * c.tile_n + slim * c.slim_n < c.n) ++large;
+      const std::int64_t over = large * c.tile_n + slim * c.slim_n - c.n;
+      if (over < least) {
+        least = over;
+        columns = {large, slim, 0};
+      }
+    }
+    columns[2] = (c.n + c.few_n - 1) / c.few_n;
+  }
+
+  void append(RowTileKind kind, std::int64_t begin, std::int64_t end, bool as_halves) {
+    for (std::int64_t tile = begin; tile < end; ++tile) {
+      if (as_halves) {
+        order.push_back({kind, tile, 0});
+        order.push_back({kind, tile, 1});
+        ++halved;
+      } else {
+        order.push_back({kind, tile, -1});
+      }
+    }
+  }
+
+  /// Deals the large tiles out in rounds. Where those of a last round that is not full, cut in two,
+  /// still give nobody more than one piece, they are cut. Of tall tiles two more rounds are left
+  /// for whoever is free, and as many slim tiles as are beside those that are left.
+  void put_in_order(std::int64_t num_workers) {
+    const std::int64_t large = tiles_of(RowTileKind::large), slim = tiles_of(RowTileKind::slim);
+    std::int64_t beyond = 0;
+    for (std::int64_t tile = 0; tile < large; ++tile) beyond = (beyond + 1) % num_workers;
+    const std::int64_t cut = beyond + beyond <= num_workers ? beyond : 0;
+    large_in_turns =
+        tall ? std::max<std::int64_t>(large - beyond - 2 * num_workers, 0) : large - cut;
+    if (tall && large_in_turns > 0) {
+      std::int64_t late_rows = 0;
+      while (late_rows * columns[0] < large - large_in_turns) ++late_rows;
+      slim_in_turns = slim - late_rows * columns[1];
+    }
+    append(RowTileKind::large, 0, large_in_turns, false);
+    append(RowTileKind::slim, 0, slim_in_turns, false);
+    append(RowTileKind::large, large_in_turns, large - cut, false);
+    append(RowTileKind::large, large - cut, large, true);
+    append(RowTileKind::slim, slim_in_turns, slim, true);
+    append(RowTileKind::few, 0, tiles_of(RowTileKind::few), false);
+  }
+
+  /// Every W-th large tile and every W-th slim one; of two the one of the earlier tile row, of the
+  /// same place in a tile row the large one; then one that is shared, unasked.
+  void deal(std::int64_t num_workers) {
+    if (!tall) {
+      turns = plain_turns(num_workers, large_in_turns);
+      return;
+    }
+    for (std::int64_t worker = 0; worker < num_workers; ++worker) {
+      std::vector<std::int64_t> own;
+      std::int64_t large = worker, slim = worker;
+      while (large < large_in_turns || slim < slim_in_turns) {
+        const bool take_slim = slim < slim_in_turns &&
+                               (large >= large_in_turns || slim * columns[0] < large * columns[1]);
+        std::int64_t& next = take_slim ? slim : large;
+        own.push_back(take_slim ? large_in_turns + next : next);
+        next += num_workers;
+      }
+      own.push_back(large_in_turns + slim_in_turns + worker);
+      turns.push_back(own);
+    }
+  }
+};
+
+}  // namespace moesaic::math
