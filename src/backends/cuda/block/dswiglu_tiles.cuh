@@ -15,11 +15,11 @@
 namespace moesaic::backends::cuda {
 
 template <KernelConfig kConfig>
-class DswigluTiles : private TileSides<kConfig> {
+class DswigluTiles : private TileSides<kConfig, kConfig.tile_n> {
  public:
   __device__ DswigluTiles(const Ring<kConfig>& ring, const ExpertMaps& maps,
                           const KernelParams& params, int warp)
-      : TileSides<kConfig>(ring, warp / 4),
+      : TileSides<kConfig, kConfig.tile_n>(ring, warp / 4),
         maps_(maps),
         expert_(params.expert),
         first_line_(static_cast<std::uint32_t>(warp * kPanelBytes)) {}
@@ -30,7 +30,7 @@ class DswigluTiles : private TileSides<kConfig> {
                                           const PanelTarget& to, const ReceiveNext& receive_next) {
     while (tile.kind == TileMessage::large) {
       if (!is_long(tile)) {
-        multiply_all(state, tile.k_blocks, true);
+        multiply_alone(state, tile.k_blocks);
         activate_side<0>(state, to);
         activate_side<1>(state, to);
         receive_next();
@@ -55,20 +55,21 @@ class DswigluTiles : private TileSides<kConfig> {
       }
     }
     while (tile.kind == TileMessage::half) {
-      multiply_left(state, tile.k_blocks);
+      multiply_first(state, tile.k_blocks);
       activate_side<0>(state, to);
       receive_next();
     }
   }
 
  private:
-  using Sides = TileSides<kConfig>;
+  using Sides = TileSides<kConfig, kConfig.tile_n>;
   using Sides::begin_tile;
   using Sides::is_long;
   using Sides::issue_last_two;
   using Sides::kOverlapped;
   using Sides::multiply_all;
-  using Sides::multiply_left;
+  using Sides::multiply_alone;
+  using Sides::multiply_first;
   using Sides::release;
   using Sides::ring_;
   using Sides::sums_;
@@ -113,7 +114,7 @@ class DswigluTiles : private TileSides<kConfig> {
   template <int kSide, int kBlock>
   __device__ __forceinline__ void activate(const RingState<kConfig>& at, const PanelTarget& to) {
     ptx::barrier_wait(ring_.full(at.stage), at.phase);
-    const int column = to.column + kSide * Sides::kHalf + kBlock * 64;
+    const int column = to.column + kSide * Sides::kColumnStep + kBlock * 64;
     // A branch around it all keeps the activation behind the wgmmas that are issued before it.
     if (to.row < to.row_limit && column < to.column_limit) {
       const std::uint32_t h_panel = ring_.a(at.stage) + first_line_;

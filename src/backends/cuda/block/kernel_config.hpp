@@ -19,7 +19,10 @@ inline constexpr int kThreads = 384;  ///< One producer warpgroup, two consumer 
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kConsumerWarpgroups = 2;
 inline constexpr int kConsumerWarps = kConsumerWarpgroups * 4;
+inline constexpr int kLaunchRegisters = 168;  ///< Per thread: 65,536 over kThreads, in eights.
 inline constexpr int kBlockK = 64;     ///< Contraction per pipeline stage: one 128-byte panel.
+inline constexpr int kBlockRows = 64;  ///< Of one wgmma.
+inline constexpr int kBlockBytes = kBlockRows * 128;  ///< 64 rows or columns: a panel's share.
 inline constexpr int kPanelRows = 16;  ///< Rows of one staged output panel: one warp's.
 inline constexpr int kPanelBytes = kPanelRows * 128;
 inline constexpr int kMaxExperts = 8192;     ///< Bounds the shared table of row_tile_walk.cuh.
@@ -35,6 +38,11 @@ inline constexpr int kFewRows = 64;     ///< Most rows; one wgmma's.
 inline constexpr int kFewestRows = 16;  ///< Rows of the smaller copy box: absent rows are not free.
 inline constexpr int kFewColumns = 128;  ///< Each warpgroup has half.
 inline constexpr int kFewBlockK = 2 * kBlockK;
+/// Of a panel along the contraction.
+inline constexpr int kFewABytes = kFewRows * 128, kFewBBytes = kFewColumns * 128;
+
+/// Columns of a slim tile. Copied by the box of a tile of few rows.
+inline constexpr int kSlimColumns = kFewColumns;
 
 /// Tile rows up to the end of each group of experts, of large tiles and of tiles of few rows: what
 /// a CTA works out once from the offsets where there are more groups than a warp walks through.
@@ -44,15 +52,16 @@ struct GroupTable {
 
 /// What the producer tells the consumers of a tile, beside the tile's first stage.
 struct TileMessage {
-  /// half: of a large tile, its left or its right columns.
-  enum Kind : std::int32_t { end, large, half, few };
+  /// large, half: of 128 rows; a half is its left or its right columns. tall, slim: of 256 rows and
+  /// the config's columns or kSlimColumns; a half of one has half the rows.
+  enum Kind : std::int32_t { end, large, half, few, tall, slim };
   Kind kind;
   std::int32_t
       k_blocks;  ///< Stages; wgrad: 0 for an expert without rows, which takes one all the same.
   std::int32_t row, column;                  ///< Of the tile: in its segment, or in dw[e].
   std::int32_t segment_begin, segment_rows;  ///< forward, dgrad
   std::int32_t expert;                       ///< wgrad
-  std::int32_t unused;
+  std::int32_t row_blocks;                   ///< tall, slim: blocks of 64 rows that it has.
 };
 static_assert(sizeof(TileMessage) == 32, "two 16-byte words");
 
@@ -83,14 +92,35 @@ struct KernelConfig {
   Epilogue epilogue = Epilogue::store;
   bool gather = false;       ///< Rows of x lie anywhere: of swiglu's a, or of wgrad's b.
   bool row_weights = false;  ///< store: sums are multiplied by their row's before they are rounded.
+  /// Launched as clusters of two, which work on neighbouring columns: SMs that ask for the same
+  /// rows at the same time are served once. They share nothing else.
+  bool pairs = false;
 
   [[nodiscard]] MOESAIC_HD constexpr int rows_per_warpgroup() const {
     return tile_m / kConsumerWarpgroups;
   }
-  [[nodiscard]] MOESAIC_HD constexpr int accumulators() const { return tile_n / 2; }
+  /// Whether a warpgroup has two blocks of 64 rows: see block/tile_sides.cuh.
+  [[nodiscard]] MOESAIC_HD constexpr bool tall() const {
+    return rows_per_warpgroup() == 2 * kBlockRows;
+  }
+  [[nodiscard]] MOESAIC_HD constexpr int accumulators() const {
+    return rows_per_warpgroup() / kBlockRows * tile_n / 2;
+  }
+  /// Per thread. Three warpgroups of 168 registers are launched, which they share out among
+  /// themselves. The walk through tall tiles needs more, and their consumers get by with less.
+  [[nodiscard]] MOESAIC_HD constexpr int producer_registers() const { return tall() ? 56 : 40; }
+  [[nodiscard]] MOESAIC_HD constexpr int consumer_registers() const {
+    return (3 * kLaunchRegisters - producer_registers()) / kConsumerWarpgroups;
+  }
   [[nodiscard]] MOESAIC_HD constexpr int panel_columns() const { return f32_out ? 32 : 64; }
   [[nodiscard]] MOESAIC_HD constexpr math::RowTileShape<std::int32_t> row_shape() const {
-    return {tile_m, tile_n, group_m, kFewRows, kFewColumns};
+    return {.tile_m = tile_m,
+            .tile_n = tile_n,
+            .group_m = group_m,
+            .few_m = kFewRows,
+            .few_n = kFewColumns,
+            .slim_n = tall() ? kSlimColumns : 0,
+            .beside = pairs ? 2 : 1};
   }
   [[nodiscard]] MOESAIC_HD constexpr math::SmemMap smem() const {
     return math::smem_map(
@@ -101,6 +131,14 @@ struct KernelConfig {
          .element_bytes = 2,
          .staging_bytes = std::int64_t{kConsumerWarps} * kStagingPanels * kPanelBytes,
          .num_barriers = std::int64_t{2} * stages});
+  }
+  /// Where the panels of b lie in a stage of few rows: a second one that finds no room with the
+  /// first lies behind the rows of a.
+  [[nodiscard]] MOESAIC_HD constexpr std::int64_t few_b_offset(std::int64_t stage,
+                                                               int panel) const {
+    const math::SmemMap map = smem();
+    if (panel > 0 && map.b_bytes < 2 * kFewBBytes) return map.a_offset(stage) + 2 * kFewABytes;
+    return map.b_offset(stage) + panel * std::int64_t{kFewBBytes};
   }
   /// Whether an operand comes by copy boxes; else its rows are gathered.
   [[nodiscard]] MOESAIC_HD constexpr bool boxes_of_a() const { return !gather || wgrad; }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer warp's large tiles of forward and dgrad. Storing one takes longer than two stages, so
-// it goes on under multiplications: a tile's last two stages are first done for the left half of
-// its columns, which is then stored while the right half follows; the right half is stored while
-// the next tile's first two stages are done for its left half (NB-0005). Both warpgroups have rows
-// in every large tile, since fewer than 65 are a tile of few rows.
+// A consumer warp's large tiles. Storing one takes longer than two stages, so it goes on under
+// multiplications: a tile's last two stages are first done for side 0, which is then stored while
+// side 1 follows; side 1 is stored while the next tile's first two stages are done for its side 0
+// (NB-0005). Sides: see tile_sides.cuh.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace moesaic::backends::cuda {
 
-/// A half of a large tile is stored in two pieces of 64 columns.
+/// A side is stored in pieces of 64 columns.
 template <KernelConfig kConfig>
 class PanelStore {
  public:
@@ -52,24 +51,25 @@ class WeightStore {
 /// wgrad: whether a warpgroup has lines of dw[e] in a tile.
 __device__ __forceinline__ bool has_lines(const TileMessage& tile, const PanelTarget& to,
                                           int warpgroup) {
-  return tile.row + warpgroup * 64 < to.row_limit;
+  return tile.row + warpgroup * kBlockRows < to.row_limit;
 }
 
-/// `Store` has piece<0>(sums, to) and piece<1>(sums, to), in this order for each half.
-template <KernelConfig kConfig, class Store>
-class LargeTiles : private TileSides<kConfig> {
+/// Tiles of one kind and kColumns columns. `Store` has piece<0>(sums, to), piece<1>(sums, to) and
+/// so on, called in this order for each side.
+template <KernelConfig kConfig, class Store, int kColumns, TileMessage::Kind kKind>
+class LargeTiles : private TileSides<kConfig, kColumns> {
  public:
   __device__ LargeTiles(const Ring<kConfig>& ring, const Store& store, int warpgroup)
-      : TileSides<kConfig>(ring, warpgroup), store_(store) {}
+      : TileSides<kConfig, kColumns>(ring, warpgroup), store_(store) {}
 
-  /// Computes `tile`, if it is a large one, and all large tiles that follow, whole and halved.
-  /// `receive_next` waits for the next message and puts it and its target into `tile` and `to`.
+  /// Computes `tile`, if it is of this kind, and all that follow. `receive_next` waits for the next
+  /// message and puts it and its target into `tile` and `to`.
   template <class ReceiveNext>
   __device__ __forceinline__ void compute(RingState<kConfig>& state, const TileMessage& tile,
                                           const PanelTarget& to, const ReceiveNext& receive_next) {
-    while (is_mine(tile, to, TileMessage::large)) {
-      if (!is_long(tile)) {
-        compute_short(state, tile.k_blocks, to);
+    while (is_mine(tile, to, kKind)) {
+      if (!overlaps(tile)) {
+        compute_alone(state, tile, to);
         receive_next();
       } else {
         begin_tile(state, [] {});
@@ -79,7 +79,7 @@ class LargeTiles : private TileSides<kConfig> {
           end(state, to);
           const PanelTarget done = to;
           receive_next();
-          goes_on = is_mine(tile, to, TileMessage::large) && is_long(tile);
+          goes_on = is_mine(tile, to, kKind) && overlaps(tile);
           if (goes_on) {
             begin_tile(state, [&] { store<1>(done); });
           } else {
@@ -88,25 +88,42 @@ class LargeTiles : private TileSides<kConfig> {
         }
       }
     }
+  }
+
+  /// The same for halves, which have side 0 alone.
+  template <class ReceiveNext>
+  __device__ __forceinline__ void compute_halves(RingState<kConfig>& state, const TileMessage& tile,
+                                                 const PanelTarget& to,
+                                                 const ReceiveNext& receive_next) {
     while (is_mine(tile, to, TileMessage::half)) {
       if (kConfig.wgrad && tile.k_blocks == 0) pass_over(state);
-      multiply_left(state, tile.k_blocks);
+      multiply_first(state, tile.k_blocks);
       store<0>(to);
       receive_next();
     }
   }
 
  private:
-  using Sides = TileSides<kConfig>;
+  using Sides = TileSides<kConfig, kColumns>;
   using Sides::begin_tile;
+  using Sides::has_any;
+  using Sides::has_both;
   using Sides::is_long;
   using Sides::issue_last_two;
   using Sides::kOverlapped;
   using Sides::multiply_all;
-  using Sides::multiply_left;
+  using Sides::multiply_alone;
+  using Sides::multiply_first;
   using Sides::release;
+  using Sides::ring_;
   using Sides::sums_;
   using Sides::warpgroup_;
+
+  static constexpr int kPieces = Sides::kSideColumns / 64;
+
+  [[nodiscard]] __device__ bool overlaps(const TileMessage& tile) const {
+    return is_long(tile) && has_both(tile);
+  }
 
   /// A tile of a kind with rows of this warpgroup.
   [[nodiscard]] __device__ __forceinline__ bool is_mine(const TileMessage& tile,
@@ -117,13 +134,21 @@ class LargeTiles : private TileSides<kConfig> {
     return true;
   }
 
-  /// A tile too short to overlap with anything.
-  __device__ __forceinline__ void compute_short(RingState<kConfig>& state, int k_blocks,
+  /// A tile too short to overlap with anything, or without side 1, or without rows for this
+  /// warpgroup.
+  __device__ __forceinline__ void compute_alone(RingState<kConfig>& state, const TileMessage& tile,
                                                 const PanelTarget& to) {
-    if (kConfig.wgrad && k_blocks == 0) pass_over(state);
-    multiply_all(state, k_blocks, true);
-    store<0>(to);
-    store<1>(to);
+    if (has_both(tile)) {
+      if (kConfig.wgrad && tile.k_blocks == 0) pass_over(state);
+      multiply_alone(state, tile.k_blocks);
+      store<0>(to);
+      store<1>(to);
+    } else if (!has_any(tile)) {
+      skip_stages<kConfig>(ring_, state, tile.k_blocks);
+    } else {
+      multiply_first(state, tile.k_blocks);
+      store<0>(to);
+    }
   }
 
   /// wgrad: an expert without rows; its stage has but the message.
@@ -133,27 +158,33 @@ class LargeTiles : private TileSides<kConfig> {
     release(state);
   }
 
-  /// The last two stages; the right half is still to be stored afterwards.
+  /// The last two stages; side 1 is still to be stored afterwards.
   __device__ __forceinline__ void end(RingState<kConfig>& state, const PanelTarget& to) {
     issue_last_two(state);
     ptx::wgmma_wait<2>();
-    store_piece<0, 0>(to);
+    store_pieces<0, 0, kPieces / 2>(to);
     ptx::wgmma_wait<1>();
     release(state);
-    store_piece<0, 1>(to);
+    store_pieces<0, kPieces / 2, kPieces>(to);
     ptx::wgmma_wait<0>();
     release(state);
   }
 
   template <int kSide, int kPiece>
   __device__ __forceinline__ void store_piece(PanelTarget to) {
-    to.column += kSide * Sides::kHalf;
+    to.column += kSide * Sides::kColumnStep;
+    to.row += kSide * Sides::kRowStep;
     store_.template piece<kPiece>(sums_[kSide], to);
+  }
+  /// Pieces [kPiece, kEnd).
+  template <int kSide, int kPiece, int kEnd>
+  __device__ __forceinline__ void store_pieces(const PanelTarget& to) {
+    store_piece<kSide, kPiece>(to);
+    if constexpr (kPiece + 1 < kEnd) store_pieces<kSide, kPiece + 1, kEnd>(to);
   }
   template <int kSide>
   __device__ __forceinline__ void store(const PanelTarget& to) {
-    store_piece<kSide, 0>(to);
-    store_piece<kSide, 1>(to);
+    store_pieces<kSide, 0, kPieces>(to);
   }
 
   Store store_;

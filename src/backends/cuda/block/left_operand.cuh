@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer warpgroup's 64 rows of a stage's left operand. K-major ones are read by wgmma from
-// shared memory. MN-major ones (wgrad) are loaded to registers once: two multiplications of half
-// the columns each would read and transpose them twice (NB-0010).
+// 64 rows of a stage's left operand, as a consumer warpgroup multiplies them. K-major ones are read
+// by wgmma from shared memory. MN-major ones (wgrad) are loaded to registers once: two
+// multiplications of half the columns each would read and transpose them twice (NB-0010).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,6 @@
 
 namespace moesaic::backends::cuda {
 
-constexpr int kBlockBytes = 64 * 128;  ///< 64 rows or columns: eight atoms, or one panel.
 inline constexpr int kStepsPerStage = kBlockK / math::kWgmmaK;
 
 class LeftInSharedMemory {
@@ -23,6 +22,11 @@ class LeftInSharedMemory {
             ring.a(stage) + static_cast<std::uint32_t>(warpgroup * kBlockBytes),
             math::k_major_operand())) {}
 
+  /// The rows `blocks` blocks of 64 below.
+  [[nodiscard]] __device__ __forceinline__ LeftInSharedMemory below(int blocks) const {
+    return LeftInSharedMemory(start_ + (blocks * kBlockBytes >> 4));
+  }
+
   /// sums (+)= the step's 64 x 16 by b's 16 x kColumns.
   template <KernelConfig kConfig, int kColumns>
   __device__ __forceinline__ void multiply(int step, std::uint64_t b, std::uint32_t scale_d,
@@ -32,6 +36,8 @@ class LeftInSharedMemory {
   }
 
  private:
+  __device__ explicit LeftInSharedMemory(std::uint64_t start) : start_(start) {}
+
   std::uint64_t start_;
 };
 

@@ -31,8 +31,8 @@ __device__ __forceinline__ void wait_for_operands(const Ring<kConfig>& ring,
   if constexpr (kConfig.gather) ptx::fence_async_proxy();
 }
 
-/// Issues the multiplications of one stage of a large tile: this warpgroup's 64 rows by kColumns
-/// columns from kFirst on.
+/// Issues the multiplications of one stage of a large tile: 64 rows by kColumns columns from kFirst
+/// on.
 template <int kFirst, int kColumns, KernelConfig kConfig>
 __device__ __forceinline__ void multiply_large(const Ring<kConfig>& ring, int stage,
                                                const LeftOperand<kConfig>& left, bool first,
@@ -55,19 +55,21 @@ template <KernelConfig kConfig, int kSums>
 __device__ __forceinline__ void multiply_few(const Ring<kConfig>& ring, int stage, int warpgroup,
                                              bool first, float (&sums)[kSums]) {
   constexpr bool kMnMajorB = kConfig.b_mn_major;
-  const std::uint64_t a_start = math::wgmma_descriptor(ring.a(stage), math::k_major_operand());
-  const std::uint64_t b_start =
-      math::wgmma_descriptor(ring.b(stage) + static_cast<std::uint32_t>(warpgroup * kBlockBytes),
-                             kMnMajorB ? math::mn_major_operand(kBlockK) : math::k_major_operand());
+  const std::uint64_t a_start =
+      math::wgmma_descriptor(ring.few_a(stage, 0), math::k_major_operand());
+  const std::uint64_t b_start = math::wgmma_descriptor(
+      ring.few_b(stage, 0) + static_cast<std::uint32_t>(warpgroup * kBlockBytes),
+      kMnMajorB ? math::mn_major_operand(kBlockK) : math::k_major_operand());
 #pragma unroll
   for (int panel = 0; panel < kFewBlockK / kBlockK; ++panel) {
+    const int a_panel = panel * kFewABytes;
+    const auto b_panel =
+        static_cast<int>(kConfig.few_b_offset(stage, panel) - kConfig.few_b_offset(stage, 0));
 #pragma unroll
-    for (int step = 0; step < kBlockK / math::kWgmmaK; ++step) {
-      const int a_step =
-          panel * static_cast<int>(kFewABytes) + math::k_major_step_bytes(step, kFewRows);
-      const int b_step = panel * static_cast<int>(kFewBBytes) +
-                         (kMnMajorB ? math::mn_major_step_bytes(step)
-                                    : math::k_major_step_bytes(step, kFewColumns));
+    for (int step = 0; step < kStepsPerStage; ++step) {
+      const int a_step = a_panel + math::k_major_step_bytes(step, kFewRows);
+      const int b_step = b_panel + (kMnMajorB ? math::mn_major_step_bytes(step)
+                                              : math::k_major_step_bytes(step, kFewColumns));
       ptx::WgmmaBf16<kFewColumns / kConsumerWarpgroups, false, kMnMajorB>::multiply(
           sums, a_start + (a_step >> 4), b_start + (b_step >> 4),
           first && panel == 0 && step == 0 ? 0U : 1U);

@@ -79,6 +79,41 @@ __device__ __forceinline__ void load_row_stage(const TensorMaps& maps, const Ker
   }
 }
 
+/// The same for a tall tile: of its rows as many blocks of 64 as it has.
+template <KernelConfig kConfig>
+__device__ __forceinline__ void load_tall_stage(const TensorMaps& maps, const KernelParams& params,
+                                                const Ring<kConfig>& ring, int stage,
+                                                const math::RowTile<std::int32_t>& tile,
+                                                int k_block, std::uint64_t policy) {
+  const std::uint32_t full = ring.full(stage);
+  const int k = k_block * kBlockK;
+  const int row = static_cast<int>(tile.row_begin);
+  const int column = static_cast<int>(tile.column_begin);
+  const int row_blocks = math::ceil_div(tile.rows, kBlockRows);
+  const bool slim = tile.kind == math::RowTileKind::slim;
+  const int columns = slim ? kSlimColumns : kConfig.tile_n;
+  ptx::barrier_arrive_expect(full,
+                             static_cast<std::uint32_t>(row_blocks * kBlockBytes + columns * 128));
+  if (row_blocks == kConfig.tile_m / kBlockRows) {
+    ptx::load_box<2>(ring.a(stage), &maps.a, full, {k, row});
+  } else {
+    for (int block = 0; block < row_blocks; ++block) {
+      ptx::load_box<2>(ring.a(stage) + static_cast<std::uint32_t>(block * kBlockBytes), &maps.a_few,
+                       full, {k, row + block * kBlockRows});
+    }
+  }
+  const CUtensorMap* columns_map = slim ? &maps.b_few : &maps.b;
+  if constexpr (!kConfig.b_mn_major) {
+    ptx::load_box(ring.b(stage), columns_map, full, {k, column, tile.expert}, policy);
+  } else if (slim) {
+    load_weight_columns<kSlimColumns>(columns_map, params.b_panels, ring.b(stage), full, k, column,
+                                      tile.expert, policy);
+  } else {
+    load_weight_columns<kConfig.tile_n>(columns_map, params.b_panels, ring.b(stage), full, k,
+                                        column, tile.expert, policy);
+  }
+}
+
 /// The same for a tile of few rows: two panels along the contraction, of which the second may be
 /// past its end and is then zero. What is not copied of a panel's 64 rows makes rows that are not
 /// stored.
@@ -97,7 +132,7 @@ __device__ __forceinline__ void load_few_rows_stage(const TensorMaps& maps,
 #pragma unroll
   for (int panel = 0; panel < 2; ++panel) {
     const int k = k_block * kFewBlockK + panel * kBlockK;
-    const std::uint32_t b = ring.b(stage) + static_cast<std::uint32_t>(panel) * kFewBBytes;
+    const std::uint32_t b = ring.few_b(stage, panel);
     if constexpr (kConfig.epilogue == Epilogue::swiglu) {
       load_paired_lines<32>(&maps.b_few, b, full, k, column / 2, tile.expert, 2, policy);
     } else if constexpr (!kConfig.b_mn_major) {
@@ -107,8 +142,8 @@ __device__ __forceinline__ void load_few_rows_stage(const TensorMaps& maps,
                                        tile.expert, policy);
     }
     if constexpr (kConfig.boxes_of_a()) {
-      ptx::load_box<2>(ring.a(stage) + static_cast<std::uint32_t>(panel) * kFewABytes, rows_map,
-                       full, {k, static_cast<int>(tile.row_begin)});
+      ptx::load_box<2>(ring.few_a(stage, panel), rows_map, full,
+                       {k, static_cast<int>(tile.row_begin)});
     }
   }
 }
@@ -164,23 +199,27 @@ __device__ __forceinline__ void load_weight_stage(const TensorMaps& maps,
 
 // ---- What the consumers are told of a tile
 
+template <KernelConfig kConfig>
 __device__ __forceinline__ TileMessage describe(const KernelParams& params,
                                                 const math::RowTile<std::int32_t>& tile) {
   const auto begin = static_cast<std::int32_t>(tile.row_begin) - tile.row;
   const bool few = tile.kind == math::RowTileKind::few;
+  const bool slim = kConfig.tall() && tile.kind == math::RowTileKind::slim;
   const int block_k = few ? kFewBlockK : kBlockK;
-  return {few         ? TileMessage::few
-          : tile.half ? TileMessage::half
-                      : TileMessage::large,
+  const TileMessage::Kind whole = kConfig.tall() ? (slim ? TileMessage::slim : TileMessage::tall)
+                                  : tile.half    ? TileMessage::half
+                                                 : TileMessage::large;
+  return {few ? TileMessage::few : whole,
           math::ceil_div(params.k, block_k),
           tile.row,
           static_cast<std::int32_t>(tile.column_begin),
           begin,
           static_cast<std::int32_t>(tile.segment_end) - begin,
           0,
-          0};
+          kConfig.tall() ? math::ceil_div(tile.rows, kBlockRows) : 0};
 }
 
+template <KernelConfig kConfig>
 __device__ __forceinline__ TileMessage describe(const KernelParams& /*params*/,
                                                 const math::WeightTile<std::int32_t>& tile) {
   return {tile.half ? TileMessage::half : TileMessage::large,
@@ -266,6 +305,8 @@ __device__ __forceinline__ void fill_stage(const MapsOf<kConfig.epilogue>& maps,
     }
   } else if (message.kind == TileMessage::few) {
     load_few_rows_stage<kConfig>(maps, params, ring, stage, tile, k_block, policy);
+  } else if constexpr (kConfig.tall()) {
+    load_tall_stage<kConfig>(maps, params, ring, stage, tile, k_block, policy);
   } else {
     load_row_stage<kConfig>(maps, params, ring, stage, tile, k_block, policy);
   }
@@ -277,7 +318,7 @@ __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
                                           const KernelParams& params, const Ring<kConfig>& ring,
                                           math::PipelineState<kConfig.stages>& state,
                                           const Tile& tile) {
-  const TileMessage message = describe(params, tile);
+  const TileMessage message = describe<kConfig>(params, tile);
   // A tile without stages of its own takes one for its message.
   const int stages = math::max(message.k_blocks, 1);
   std::uint64_t policy = 0;

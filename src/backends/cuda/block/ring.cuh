@@ -30,6 +30,13 @@ struct Ring {
     return base + static_cast<std::uint32_t>(kMap.b_begin) +
            static_cast<std::uint32_t>(stage) * static_cast<std::uint32_t>(kMap.b_stage_bytes);
   }
+  /// Panel 0 or 1 along the contraction of a stage of few rows.
+  [[nodiscard]] __device__ std::uint32_t few_a(int stage, int panel) const {
+    return a(stage) + static_cast<std::uint32_t>(panel * kFewABytes);
+  }
+  [[nodiscard]] __device__ std::uint32_t few_b(int stage, int panel) const {
+    return base + static_cast<std::uint32_t>(kConfig.few_b_offset(stage, panel));
+  }
   [[nodiscard]] __device__ std::uint32_t full(int stage) const {
     constexpr math::SmemMap kMap = kConfig.smem();
     return base + static_cast<std::uint32_t>(kMap.barriers_begin) +
@@ -54,17 +61,16 @@ struct Ring {
   }
 };
 
-/// Panels along the contraction of an operand in a stage of few rows.
-inline constexpr std::uint32_t kFewABytes = kFewRows * 128;
-inline constexpr std::uint32_t kFewBBytes = kFewColumns * 128;
-
 /// Written by the lane that then arrives at the stage's full barrier.
 __device__ __forceinline__ void send(std::uint32_t to, const TileMessage& message) {
   ptx::store_shared_v4(to, message.kind, message.k_blocks, message.row, message.column);
-  ptx::store_shared_v4(to + 16, message.segment_begin, message.segment_rows, message.expert, 0);
+  ptx::store_shared_v4(to + 16, message.segment_begin, message.segment_rows, message.expert,
+                       message.row_blocks);
 }
 /// Read after waiting for the stage's full barrier, before the stage is released. All 32 lanes.
-/// Lane 0 reads, since it is the one that releases the stage: its own order is enough.
+/// kAll: row_blocks too. Lane 0 reads, since it is the one that releases the stage: its own order
+/// is enough.
+template <bool kAll>
 __device__ __forceinline__ TileMessage receive(std::uint32_t from) {
   int4 low{}, high{};
   if (lane_id() == 0) {
@@ -79,7 +85,7 @@ __device__ __forceinline__ TileMessage receive(std::uint32_t from) {
           all(high.x),
           all(high.y),
           all(high.z),
-          0};
+          kAll ? all(high.w) : 0};
 }
 
 /// One warp's arrival frees its share of a stage; the producer waits for all eight consumer warps.

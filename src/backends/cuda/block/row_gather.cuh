@@ -137,7 +137,7 @@ class RowGather {
       load_stage(k_block, fill, [&](int stage) {
 #pragma unroll
         for (int panel = 0; panel < 2; ++panel) {
-          const std::uint32_t to = ring_.a(stage) + static_cast<std::uint32_t>(panel) * kFewABytes;
+          const std::uint32_t to = ring_.few_a(stage, panel);
           const int column = k_block * kFewBlockK + panel * kBlockK;
           if (tile.rows <= kFewestRows) {
             copy_panels<kFewestRows, 1>(to, kept, column);
@@ -192,7 +192,7 @@ template <KernelConfig kConfig, class Tile>
 __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
                                           const KernelParams& params, const Ring<kConfig>& ring,
                                           RowGather<kConfig>& gather, const Tile& tile) {
-  const TileMessage message = describe(params, tile);
+  const TileMessage message = describe<kConfig>(params, tile);
   const GatherTile told = gather_tile(message, tile);
   gather.tell(told);
   std::uint64_t policy = 0;

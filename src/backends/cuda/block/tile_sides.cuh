@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two halves of a consumer warpgroup's sums of a large tile, left and right columns, and their
-// multiplications.
+// The two sides of a consumer warpgroup's sums of a tile, and their multiplications. In a tile of
+// 128 rows the warpgroup has 64 of them, and the sides are left and right columns; in a tall one it
+// has two blocks of 64 rows, which are its sides: 0 and 2 of the tile for the first warpgroup, 1
+// and 3 for the second, so that a tile of few blocks is shared evenly.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +11,33 @@
 
 namespace moesaic::backends::cuda {
 
-template <KernelConfig kConfig>
+/// kColumns: of the tile.
+template <KernelConfig kConfig, int kColumns>
 class TileSides {
  public:
-  static constexpr int kHalf = kConfig.tile_n / 2;
+  static constexpr int kSideColumns = kConfig.tall() ? kColumns : kColumns / 2;
+  /// How far side 1 lies from side 0.
+  static constexpr int kColumnStep = kConfig.tall() ? 0 : kSideColumns;
+  static constexpr int kRowStep = kConfig.tall() ? kConsumerWarpgroups * kBlockRows : 0;
 
  protected:
-  static constexpr int kSums = kHalf / 2;
+  static constexpr int kSums = kSideColumns / 2;
   static constexpr int kOverlapped = 2;  // stages at either end of a tile
-  static_assert(kFewRows >= kConfig.rows_per_warpgroup(), "a large tile has rows for both");
+  static_assert(kConfig.tall() || kFewRows >= kConfig.rows_per_warpgroup(),
+                "a large tile has rows for both warpgroups");
 
   __device__ TileSides(const Ring<kConfig>& ring, int warpgroup)
       : ring_(ring), warpgroup_(warpgroup) {}
 
   [[nodiscard]] __device__ static bool is_long(const TileMessage& tile) {
     return tile.k_blocks >= 2 * kOverlapped;
+  }
+  /// Whether a tile of forward or dgrad has rows of both sides for this warpgroup, or of any.
+  [[nodiscard]] __device__ bool has_any(const TileMessage& tile) const {
+    return !kConfig.tall() || tile.row_blocks > warpgroup_;
+  }
+  [[nodiscard]] __device__ bool has_both(const TileMessage& tile) const {
+    return !kConfig.tall() || tile.row_blocks > kConsumerWarpgroups + warpgroup_;
   }
 
   using Left = LeftOperand<kConfig>;
@@ -33,7 +47,12 @@ class TileSides {
   }
   template <int kSide>
   __device__ __forceinline__ void multiply(int stage, const Left& left, bool first) {
-    multiply_large<kSide * kHalf, kHalf>(ring_, stage, left, first, sums_[kSide]);
+    if constexpr (kConfig.tall() && kSide > 0) {
+      multiply_large<0, kSideColumns>(ring_, stage, left.below(kRowStep / kBlockRows), first,
+                                      sums_[kSide]);
+    } else {
+      multiply_large<kSide * kColumnStep, kSideColumns>(ring_, stage, left, first, sums_[kSide]);
+    }
   }
 
   __device__ __forceinline__ void multiply_all(RingState<kConfig>& state, int k_blocks,
@@ -45,27 +64,28 @@ class TileSides {
           multiply<1>(stage, left, first);
         });
   }
-  /// All of half a tile, whose columns are left ones.
-  __device__ __forceinline__ void multiply_left(RingState<kConfig>& state, int k_blocks) {
+  /// All of a tile whose ends overlap with nothing.
+  __device__ __forceinline__ void multiply_alone(RingState<kConfig>& state, int k_blocks) {
+    const bool starts = start_sums();
+    multiply_all(state, k_blocks, starts);
+  }
+  /// All of a tile that has but side 0.
+  __device__ __forceinline__ void multiply_first(RingState<kConfig>& state, int k_blocks) {
+    const bool starts = start_sums();
     multiply_stages<kConfig>(
-        ring_, state, k_blocks, true, [&](int stage) { return load(stage); },
+        ring_, state, k_blocks, starts, [&](int stage) { return load(stage); },
         [&](int stage, const Left& left, bool first) { multiply<0>(stage, left, first); });
   }
 
-  /// A tile's first two stages: `between` runs while the left half of its columns is multiplied.
+  /// A tile's first two stages: `between` runs while side 0 is multiplied.
   template <class Between>
   __device__ __forceinline__ void begin_tile(RingState<kConfig>& state, const Between& between) {
-    const RingState<kConfig> second = wait_for_two(state);
-    const Left left = load(state.stage), second_left = load(second.stage);
-    ptx::wgmma_fence();
-    multiply<0>(state.stage, left, true);
-    multiply<0>(second.stage, second_left, false);
-    ptx::wgmma_commit();
+    const Two two = issue_two(state, true);
     between();
     ptx::wgmma_fence();
-    multiply<1>(state.stage, left, true);
+    multiply<1>(state.stage, two.left, true);
     ptx::wgmma_commit();
-    multiply<1>(second.stage, second_left, false);
+    multiply<1>(two.second.stage, two.second_left, false);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();
     release(state);
@@ -73,30 +93,15 @@ class TileSides {
     release(state);
   }
 
-  /// A tile's last two stages, the left half first: three groups, the left half and either stage of
-  /// the right, which the caller waits for and then releases. @returns the state of the second.
+  /// A tile's last two stages, side 0 first: three groups, side 0 and either stage of side 1, which
+  /// the caller waits for and then releases. @returns the state of the second.
   __device__ __forceinline__ RingState<kConfig> issue_last_two(const RingState<kConfig>& state) {
-    const RingState<kConfig> second = wait_for_two(state);
-    const Left left = load(state.stage), second_left = load(second.stage);
-    ptx::wgmma_fence();
-    multiply<0>(state.stage, left, false);
-    multiply<0>(second.stage, second_left, false);
+    const Two two = issue_two(state, false);
+    multiply<1>(state.stage, two.left, false);
     ptx::wgmma_commit();
-    multiply<1>(state.stage, left, false);
+    multiply<1>(two.second.stage, two.second_left, false);
     ptx::wgmma_commit();
-    multiply<1>(second.stage, second_left, false);
-    ptx::wgmma_commit();
-    return second;
-  }
-
-  /// The state of the second of the next two stages, both of which are full.
-  __device__ __forceinline__ RingState<kConfig> wait_for_two(
-      const RingState<kConfig>& state) const {
-    RingState<kConfig> second = state;
-    second.advance();
-    wait_for_operands<kConfig>(ring_, state);
-    wait_for_operands<kConfig>(ring_, second);
-    return second;
+    return two.second;
   }
 
   __device__ __forceinline__ void release(RingState<kConfig>& state) const {
@@ -107,6 +112,50 @@ class TileSides {
   const Ring<kConfig>& ring_;
   int warpgroup_;
   float sums_[2][kSums];
+
+ private:
+  struct Two {
+    RingState<kConfig> second;
+    Left left, second_left;
+  };
+
+  /// Issues side 0 of the next two stages, one group.
+  __device__ __forceinline__ Two issue_two(const RingState<kConfig>& state, bool starts) {
+    RingState<kConfig> second = state;
+    second.advance();
+    wait_for_operands<kConfig>(ring_, state);
+    if constexpr (kConfig.tall()) {
+      // Of three stages the second may still be on its way.
+      const Left left = load(state.stage);
+      ptx::wgmma_fence();
+      multiply<0>(state.stage, left, starts);
+      wait_for_operands<kConfig>(ring_, second);
+      const Left second_left = load(second.stage);
+      ptx::wgmma_fence();
+      multiply<0>(second.stage, second_left, false);
+      ptx::wgmma_commit();
+      return {second, left, second_left};
+    } else {
+      wait_for_operands<kConfig>(ring_, second);
+      const Left left = load(state.stage), second_left = load(second.stage);
+      ptx::wgmma_fence();
+      multiply<0>(state.stage, left, starts);
+      multiply<0>(second.stage, second_left, false);
+      ptx::wgmma_commit();
+      return {second, left, second_left};
+    }
+  }
+
+  /// Whether the first multiplication is to start the sums. Those of tall tiles are zeroed instead:
+  /// with a flag that is not known to the compiler it keeps the sums of both widths from tile to
+  /// tile, which are more than there are registers (NB-0012).
+  __device__ __forceinline__ bool start_sums() {
+    if constexpr (kConfig.tall()) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) sums_[0][i] = sums_[1][i] = 0.0F;
+    }
+    return !kConfig.tall();
+  }
 };
 
 }  // namespace moesaic::backends::cuda

@@ -17,10 +17,6 @@
 
 namespace moesaic::backends::cuda {
 
-// 40 + 2 * 232 registers share out what three warpgroups of 168 are launched with.
-inline constexpr int kProducerRegisters = 40;
-inline constexpr int kConsumerRegisters = 232;
-
 /// Zeroes output rows past the last expert, 16 bytes at a time; two warps of every CTA take part.
 template <KernelConfig kConfig>
 __device__ __forceinline__ void zero_tail(const KernelParams& params, int warp) {
@@ -69,7 +65,7 @@ __device__ __forceinline__ PanelTarget target(const TensorMaps& maps, const Kern
   to.expert = tile.expert;
   const bool few = tile.kind == TileMessage::few;
   const int warpgroup = warp / 4;
-  to.row = tile.row + (few ? 0 : warpgroup * kConfig.rows_per_warpgroup()) + warp % 4 * kPanelRows;
+  to.row = tile.row + (few ? 0 : warpgroup * kBlockRows) + warp % 4 * kPanelRows;
   to.column = tile.column + (few ? warpgroup * kFewColumns / kConsumerWarpgroups : 0);
   if constexpr (kConfig.row_weights) {  // read now, needed when the tile is multiplied
 #pragma unroll
@@ -106,7 +102,18 @@ __device__ __forceinline__ void compute_few_rows(const KernelParams& params,
   }
 }
 
-/// A consumer warp's large tiles, whole and halved.
+/// Large tiles of 128 rows, then those that are halved.
+template <KernelConfig kConfig, class Store, class ReceiveNext>
+__device__ __forceinline__ void compute_and_halves(const Ring<kConfig>& ring, const Store& store,
+                                                   RingState<kConfig>& state, int warpgroup,
+                                                   const TileMessage& tile, const PanelTarget& to,
+                                                   const ReceiveNext& receive_next) {
+  LargeTiles<kConfig, Store, kConfig.tile_n, TileMessage::large> tiles(ring, store, warpgroup);
+  tiles.compute(state, tile, to, receive_next);
+  tiles.compute_halves(state, tile, to, receive_next);
+}
+
+/// A consumer warp's large tiles, whole and halved; tall ones and slim ones in any order.
 template <KernelConfig kConfig, class ReceiveNext>
 __device__ __forceinline__ void compute_large(const MapsOf<kConfig.epilogue>& maps,
                                               const KernelParams& params, const Ring<kConfig>& ring,
@@ -117,16 +124,22 @@ __device__ __forceinline__ void compute_large(const MapsOf<kConfig.epilogue>& ma
     DswigluTiles<kConfig>(ring, maps, params, warp).compute(state, tile, to, receive_next);
   } else if constexpr (kConfig.epilogue == Epilogue::swiglu) {
     const SwigluStore<kConfig> store(staging, maps, params);
-    LargeTiles<kConfig, SwigluStore<kConfig>>(ring, store, warp / 4)
-        .compute(state, tile, to, receive_next);
+    compute_and_halves<kConfig>(ring, store, state, warp / 4, tile, to, receive_next);
   } else if constexpr (kConfig.wgrad) {
     const WeightStore<kConfig> store(staging, params);
-    LargeTiles<kConfig, WeightStore<kConfig>>(ring, store, warp / 4)
-        .compute(state, tile, to, receive_next);
-  } else {
+    compute_and_halves<kConfig>(ring, store, state, warp / 4, tile, to, receive_next);
+  } else if constexpr (!kConfig.tall()) {
     const PanelStore<kConfig> store(staging);
-    LargeTiles<kConfig, PanelStore<kConfig>>(ring, store, warp / 4)
-        .compute(state, tile, to, receive_next);
+    compute_and_halves<kConfig>(ring, store, state, warp / 4, tile, to, receive_next);
+  } else {
+    using Store = PanelStore<kConfig>;
+    const Store store(staging);
+    while (tile.kind == TileMessage::tall || tile.kind == TileMessage::slim) {
+      LargeTiles<kConfig, Store, kConfig.tile_n, TileMessage::tall>(ring, store, warp / 4)
+          .compute(state, tile, to, receive_next);
+      LargeTiles<kConfig, Store, kSlimColumns, TileMessage::slim>(ring, store, warp / 4)
+          .compute(state, tile, to, receive_next);
+    }
   }
 }
 
@@ -140,7 +153,7 @@ __device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
   PanelTarget to;
   const auto receive_next = [&] {
     ptx::barrier_wait(ring.full(state.stage), state.phase);
-    tile = receive(ring.message(state.stage));
+    tile = receive<kConfig.tall()>(ring.message(state.stage));
     to = target<kConfig>(maps, params, tile, warp);
   };
   receive_next();
@@ -203,7 +216,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 
   if (warp < 4) {
-    ptx::registers_release<kProducerRegisters>();
+    ptx::registers_release<kConfig.producer_registers()>();
     if constexpr (kConfig.gather) {
       if (warp != 0) follow<kConfig>(params, ring);
     }
@@ -220,7 +233,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (params.zero_tail) zero_tail<kConfig>(params, warp - 2);
     }
   } else {
-    ptx::registers_take<kConsumerRegisters>();
+    ptx::registers_take<kConfig.consumer_registers()>();
     consume<kConfig>(maps, params, ring, warp - 4);
   }
 }
