@@ -94,7 +94,8 @@ struct PlanOptions {
   bool batch_invariant = false;  ///< A row's bits depend on that row and its weights alone.
 };
 
-/// One implementation and whether it can take the problem here; the reason when it cannot.
+/// One implementation and whether it takes the problem here; the reason when it does not. Where the
+/// reason is a better choice, naming it in PlanOptions has it all the same; the reason says so.
 struct Candidate {
   std::string implementation;
   Support support;
@@ -147,8 +148,8 @@ class GroupedGemm {
   [[nodiscard]] std::string_view implementation() const noexcept;  ///< "cpu/onednn/grouped".
   [[nodiscard]] std::size_t workspace_bytes() const noexcept;
   /// How this implementation computes an expert of `rows` rows, where that depends on their number:
-  /// the sizes of its tiles, "128x256", "64x128" or both joined by "+". Empty where it does not,
-  /// and for no rows.
+  /// the sizes of its tiles, "256x192", "128x256", "64x128" or two joined by "+". Empty where it
+  /// does not, and for no rows.
   [[nodiscard]] std::string_view regime(std::int64_t rows) const noexcept;
 
   /// Copies `w` (forward and dgrad; [E, N, K] or [E, K, N] as the problem says) into this

@@ -26,11 +26,12 @@
 namespace moesaic::backends::cuda {
 namespace {
 
-/// One compiled kernel as a row of the candidate list. One of them takes a problem.
+/// One compiled kernel as a row of the candidate list. Named, it takes what it can compute; else
+/// what it suits.
 class Sm90Grouped final : public GroupedGemmImplementation {
  public:
   explicit Sm90Grouped(const Instance& instance)
-      : instance_(instance), name_("cuda/sm90/" + std::string(instance.name)) {}
+      : instance_(instance), name_(implementation_name(instance)) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] Support supports(const PlanRequest& request) const override {
@@ -38,7 +39,7 @@ class Sm90Grouped final : public GroupedGemmImplementation {
     if (!grouped) {
       return grouped;
     }
-    return launch::matches(instance_, request.problem);
+    return launch::takes(instance_, request);
   }
   [[nodiscard]] std::shared_ptr<const detail::GroupedGemmImpl> make(
       const PlanRequest& request) const override {

@@ -63,16 +63,41 @@ TEST(ChooseInstance, TheStorageThatTheKernelReadsIsTheProblems) {
   EXPECT_FALSE(is_mn_major(Pass::dgrad, WeightStorage::ekn));
 }
 
-// A row's bits may not depend on how many rows come with it: vllm#36488. What is few is decided on
-// the device, expert by expert.
-TEST(ChooseInstance, TheNumberOfRowsChoosesNothing) {
+// A row's bits may not depend on how many rows come with it: vllm#36488. The mean chooses the size
+// of tiles, which sums in the same order (tests/device compares the bits), and nothing else; what
+// is few is decided on the device, expert by expert.
+TEST(ChooseInstance, TheNumberOfRowsChoosesTheSizeOfTilesAlone) {
   for (const GroupedGemmProblem& problem : problems()) {
     GroupedGemmProblem other = problem;
+    const KernelConfig& config = choose_instance(problem).config;
     for (const std::int64_t rows : {0, 1, 16, 1024, 4096, 100'000, 10'000'000}) {
       other.max_rows = rows;
-      EXPECT_EQ(&choose_instance(problem), &choose_instance(other)) << rows;
+      KernelConfig chosen = choose_instance(other).config;
+      EXPECT_TRUE(!chosen.tall() || (!chosen.wgrad && !chosen.f32_out)) << rows;
+      chosen.tile_m = config.tile_m;
+      chosen.tile_n = config.tile_n;
+      chosen.stages = config.stages;
+      EXPECT_EQ(chosen, config) << rows;
     }
   }
+}
+
+TEST(ChooseInstance, TallTilesAreForManyRowsAndColumns) {
+  const auto is_tall = [](Pass pass, DType d_dtype, std::int64_t rows, std::int64_t n) {
+    GroupedGemmProblem problem = problem_of(pass, WeightStorage::enk, d_dtype, rows);
+    problem.n = n;
+    problem.k = pass == Pass::dgrad ? n : problem.k;  // the result's width
+    return choose_instance(problem).config.tall();
+  };
+  constexpr std::int64_t kEnough = kExperts * kTallMeanRows;
+  for (const Pass pass : {Pass::forward, Pass::dgrad}) {
+    EXPECT_TRUE(is_tall(pass, DType::bf16, kEnough, 384));
+    EXPECT_TRUE(is_tall(pass, DType::bf16, kEnough + 12345, 4096));
+    EXPECT_FALSE(is_tall(pass, DType::bf16, kEnough - 1, 4096));
+    EXPECT_FALSE(is_tall(pass, DType::bf16, kEnough, 383));
+    EXPECT_FALSE(is_tall(pass, DType::f32, kEnough, 4096));
+  }
+  EXPECT_FALSE(is_tall(Pass::wgrad, DType::bf16, kEnough, 4096));
 }
 
 TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
@@ -81,28 +106,49 @@ TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
     chosen.insert(choose_instance(problem).name);
   }
   for (const Instance& instance : kInstances) {
-    const bool product = is_product(instance.config);  // the expert names its own
+    // The expert names its own; pairs are there to be compared.
+    const bool product = is_product(instance.config) && !instance.config.pairs;
     EXPECT_EQ(chosen.count(instance.name), product ? 1U : 0U) << instance.name;
   }
 }
 
+using Regimes = std::vector<std::pair<std::int64_t, std::string>>;
+void expect_regimes(const KernelConfig& config, const Regimes& expected) {
+  for (const auto& [count, regime] : expected) EXPECT_EQ(regime_of(config, count), regime) << count;
+}
+
 TEST(Regime, FollowsTheRowsOfTheExpert) {
-  const KernelConfig& rows =
-      choose_instance(problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1024)).config;
-  const std::vector<std::pair<std::int64_t, std::string>> expected = {{0, ""},
-                                                                      {1, "64x128"},
-                                                                      {64, "64x128"},
-                                                                      {65, "128x256"},
-                                                                      {128, "128x256"},
-                                                                      {129, "128x256+64x128"},
-                                                                      {192, "128x256+64x128"},
-                                                                      {193, "128x256"},
-                                                                      {256, "128x256"},
-                                                                      {100'000, "128x256+64x128"}};
-  for (const auto& [count, regime] : expected) EXPECT_EQ(regime_of(rows, count), regime) << count;
+  expect_regimes(
+      choose_instance(problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1024)).config,
+      {{0, ""},
+       {1, "64x128"},
+       {64, "64x128"},
+       {65, "128x256"},
+       {128, "128x256"},
+       {129, "128x256+64x128"},
+       {192, "128x256+64x128"},
+       {193, "128x256"},
+       {256, "128x256"},
+       {100'000, "128x256+64x128"}});
   const KernelConfig& weights =
       choose_instance(problem_of(Pass::wgrad, WeightStorage::enk, DType::bf16, 1024)).config;
   EXPECT_EQ(regime_of(weights, 1), "") << "one size of tile";
+}
+
+TEST(Regime, OfTallTilesToo) {
+  expect_regimes(
+      choose_instance(problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1 << 20)).config,
+      {{0, ""},
+       {1, "64x128"},
+       {64, "64x128"},
+       {65, "256x192"},
+       {256, "256x192"},
+       {257, "256x192+64x128"},
+       {320, "256x192+64x128"},
+       {321, "256x192"},
+       {2048, "256x192"},
+       {100'000, "256x192"},
+       {100'100, "256x192+64x128"}});
 }
 
 class SupportsGrouped : public ::testing::Test {
@@ -189,6 +235,26 @@ TEST_F(SupportsGrouped, CountsTheTilesOfWrongOffsetsToo) {
   expect_refusal("8192 experts of 100000000 rows");
 }
 
+TEST(Takes, SaysForWhatATallKernelIs) {
+  const GroupedGemmProblem few = problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1024);
+  const DeviceInfo device;
+  PlanOptions options;
+  for (const Instance& instance : kInstances) {
+    if (!matches(instance, few)) continue;
+    options.implementation.reset();
+    const Support support = takes(instance, {few, device, options});
+    const KernelConfig& c = instance.config;
+    EXPECT_EQ(support.ok, !c.tall()) << instance.name;
+    EXPECT_EQ(support.reason.empty(), support.ok);
+    const char* const part = c.pairs    ? "in no pairs"
+                             : c.tall() ? "taken for 64 and 1408 when named"
+                                        : "";
+    EXPECT_NE(support.reason.find(part), std::string::npos) << support.reason;
+    options.implementation = implementation_name(instance);
+    EXPECT_TRUE(takes(instance, {few, device, options})) << instance.name;
+  }
+}
+
 TEST(Matches, SaysWhatAKernelIsCompiledFor) {
   const GroupedGemmProblem forward =
       problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1024);
@@ -242,6 +308,32 @@ TEST(SupportsExpert, RefusesWhatTheKernelsDoNotHold) {
               }),
               HasSubstr("32-bit"));
   EXPECT_THAT(refusal([](auto& p, auto&) { p.d = p.h = 1 << 22; }), HasSubstr("32-bit"));
+}
+
+// The list is the best first; a kernel of tall tiles is there for few rows when it is named.
+TEST(Candidates, TallTilesComeFirstWhereTheySuitAndWhenNamed) {
+  DeviceInfo device;
+  device.device = {DeviceKind::cuda, 0};
+  device.compute_capability = 90;
+  device.num_sms = 132;
+  const std::string tall = "cuda/sm90/bf16_rows_256x192_k";
+  const auto first = [&](std::int64_t rows, const PlanOptions& options) -> std::string {
+    const GroupedGemmProblem problem =
+        problem_of(Pass::forward, WeightStorage::enk, DType::bf16, rows);
+    for (const Candidate& candidate : GroupedGemm::candidates(problem, device, options)) {
+      if (candidate.support) return candidate.implementation;
+    }
+    return "";
+  };
+  EXPECT_EQ(first(kExperts * kTallMeanRows, {}), tall);
+  EXPECT_EQ(first(64, {}), "cuda/sm90/bf16_rows_128x256_k");
+  PlanOptions named;
+  for (const char* const name : {"bf16_rows_256x192_k", "bf16_rows_256x192_pairs_k"}) {
+    named.implementation = "cuda/sm90/" + std::string(name);
+    EXPECT_EQ(first(64, named), *named.implementation);
+  }
+  named.implementation = "cuda/sm90/bf16_rows_256x192_mn";
+  EXPECT_EQ(first(64, named), "") << "it reads the other storage";
 }
 
 // cuBLAS adds zeros to experts without rows, which turns -0 into +0: the batch may not accumulate.

@@ -32,7 +32,7 @@ TEST(KernelConfig, NamesSayWhatIsCompiled) {
                              : c.wgrad                         ? "_wgrad_"
                                                                : "_rows_";
     name << (c.f32_out ? "f32" : "bf16") << what << c.tile_m << 'x' << c.tile_n;
-    if (!c.wgrad) name << (c.b_mn_major ? "_mn" : "_k");
+    if (!c.wgrad) name << (c.pairs ? "_pairs" : "") << (c.b_mn_major ? "_mn" : "_k");
     if (c.gather) name << "_gather";
     if (c.row_weights) name << "_weighted";
     EXPECT_EQ(instance.name, name.str());
@@ -45,11 +45,12 @@ TEST(KernelConfig, WarpsCoverTheTileOnce) {
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
     EXPECT_EQ(c.rows_per_warpgroup() * kConsumerWarpgroups, c.tile_m) << instance.name;
-    EXPECT_EQ(c.rows_per_warpgroup(), 64) << instance.name << ": the M side of one wgmma";
-    EXPECT_EQ(kPanelRows * kConsumerWarps, c.tile_m) << instance.name;
+    const int blocks = c.tall() ? 2 : 1;
+    EXPECT_EQ(c.rows_per_warpgroup(), blocks * kBlockRows) << instance.name << ": of wgmmas";
+    EXPECT_EQ(blocks * kPanelRows * kConsumerWarps, c.tile_m) << instance.name;
     EXPECT_EQ(c.accumulators() * kWarpgroupThreads * kConsumerWarpgroups, c.tile_m * c.tile_n);
     EXPECT_EQ(c.panel_columns() * (c.f32_out ? 4 : 2), 128) << instance.name;
-    EXPECT_EQ(c.stages, 4) << instance.name;
+    EXPECT_EQ(c.stages, c.tall() ? 3 : 4) << instance.name;
   }
 }
 
@@ -58,13 +59,51 @@ TEST(KernelConfig, WarpsCoverTheTileOnce) {
 TEST(KernelConfig, HalvesOfLargeTiles) {
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
-    if (c.wgrad) continue;
+    if (c.wgrad || c.tall()) continue;
     EXPECT_EQ(c.tile_n, 2 * kFewColumns) << instance.name;
     EXPECT_EQ(c.tile_n / 2 % 64, 0) << instance.name << ": whole panels";
     // The left half's first part is stored before its second: whole staged panels each.
     EXPECT_EQ(c.tile_n / 4 % c.panel_columns(), 0) << instance.name;
     const math::SmemMap map = c.smem();
     EXPECT_EQ(map.b_bytes / 2, kFewColumns * kBlockK * 2) << instance.name;
+  }
+}
+
+// A tall tile's absent blocks of rows are not multiplied, a half of it has two of its four, and
+// what its columns leave over is one or two slim ones.
+TEST(KernelConfig, TallTiles) {
+  int tall = 0;
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    const math::RowTileShape<std::int32_t> shape = c.row_shape();
+    EXPECT_EQ(shape.tall(), c.tall()) << instance.name;
+    EXPECT_EQ(shape.beside, c.pairs ? 2 : 1) << instance.name;
+    if (!c.tall()) continue;
+    ++tall;
+    EXPECT_FALSE(c.wgrad || c.f32_out || c.epilogue != Epilogue::store) << instance.name;
+    EXPECT_EQ(shape.slim_n, kSlimColumns);
+    EXPECT_EQ(shape.tile_n - shape.slim_n, 64) << "so that any multiple of 64 can be made of both";
+    EXPECT_EQ(kSlimColumns, kFewColumns) << "which are copied by one box";
+    EXPECT_EQ(c.tile_m / 2 % (kConsumerWarpgroups * kBlockRows), 0)
+        << "each warpgroup has a block of a half";
+    EXPECT_LT(shape.few_m, kConsumerWarpgroups * kBlockRows)
+        << "a tile has a block for the first, and what is less is a tile of few rows";
+  }
+  EXPECT_EQ(tall, 4);
+}
+
+TEST(KernelConfig, RegistersAreSharedOut) {
+  EXPECT_LE(kLaunchRegisters * kThreads, 65'536);
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    EXPECT_LE(c.producer_registers() + kConsumerWarpgroups * c.consumer_registers(),
+              (1 + kConsumerWarpgroups) * kLaunchRegisters)
+        << instance.name;
+    for (const int registers : {c.producer_registers(), c.consumer_registers()}) {
+      EXPECT_EQ(registers % 8, 0) << instance.name;
+      EXPECT_GE(registers, 24) << instance.name;
+    }
+    EXPECT_LE(c.producer_registers(), kLaunchRegisters) << instance.name << ": it gives some back";
   }
 }
 
@@ -83,9 +122,10 @@ TEST(KernelConfig, TilesOfFewRows) {
     EXPECT_EQ(shape.few_n, kFewColumns);
     EXPECT_EQ(shape.few_m, kFewRows);
     EXPECT_LT(shape.few_m, shape.tile_m) << instance.name;
-    // Its operands lie where those of a large tile do.
+    // Its operands lie where those of a large tile do; if b finds no room, its second half does not
+    // lie beside the first (staging_test.cpp).
     EXPECT_LE(kFewRows * kFewBlockK * 2, c.smem().a_stage_bytes) << instance.name;
-    EXPECT_LE(kFewColumns * kFewBlockK * 2, c.smem().b_stage_bytes) << instance.name;
+    EXPECT_LE(kFewColumns * kFewBlockK * 2 / (c.tall() ? 2 : 1), c.smem().b_stage_bytes);
   }
 }
 

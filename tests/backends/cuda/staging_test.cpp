@@ -20,8 +20,6 @@
 namespace moesaic::backends::cuda {
 namespace {
 
-constexpr int kBlockBytes = 64 * math::kPanelLineBytes;
-
 // ---- Copies
 
 struct Box {
@@ -63,13 +61,31 @@ std::vector<Box> half_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t 
   return boxes;
 }
 
+/// The boxes that a stage of a tall tile, or of a slim one, takes: all rows in one box or the
+/// blocks that there are, and the columns.
+std::vector<Box> tall_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t stage,
+                            int row_blocks, int columns) {
+  const std::int64_t a = c.smem().a_offset(stage), b = c.smem().b_offset(stage);
+  std::vector<Box> boxes;
+  if (row_blocks == c.tile_m / kBlockRows) {
+    boxes.push_back({a, math::panel_bytes(c.tile_m)});
+  } else {
+    for (int block = 0; block < row_blocks; ++block) {
+      boxes.push_back({a + block * kBlockBytes, math::panel_bytes(kBlockRows)});
+    }
+  }
+  append(boxes, c.b_mn_major ? panel_boxes(b, columns, copy)
+                             : std::vector<Box>{{b, math::panel_bytes(columns)}});
+  return boxes;
+}
+
 /// The boxes of a tile of few rows: two panels along the contraction, the rows by the smaller box
 /// where they are the fewest.
 std::vector<Box> few_boxes(const KernelConfig& c, PanelCopy copy, int stage, int box_rows) {
   std::vector<Box> boxes;
   for (int panel = 0; panel < kFewBlockK / kBlockK; ++panel) {
     const std::int64_t a = c.smem().a_offset(stage) + panel * math::panel_bytes(kFewRows);
-    const std::int64_t b = c.smem().b_offset(stage) + panel * math::panel_bytes(kFewColumns);
+    const std::int64_t b = c.few_b_offset(stage, panel);
     append(boxes, {{a, math::panel_bytes(box_rows)}});
     append(boxes, c.b_mn_major ? panel_boxes(b, kFewColumns, copy)
                                : std::vector<Box>{{b, math::panel_bytes(kFewColumns)}});
@@ -135,9 +151,18 @@ TEST(StageCopies, OfFewRowsAndOfHalvesStayInTheirStageAndApart) {
     for (const PanelCopy copy : {PanelCopy::whole, PanelCopy::single}) {
       for (int stage = 0; stage < c.stages; ++stage) {
         // The bytes are what producer.cuh lets the stage's barrier expect.
-        const std::vector<Box> half = half_boxes(c, copy, stage);
-        EXPECT_EQ(bytes_of(half), map.a_bytes + map.b_bytes / 2) << instance.name;
-        expect_inside(instance, copy, stage, half);
+        if (!c.tall()) {
+          const std::vector<Box> half = half_boxes(c, copy, stage);
+          EXPECT_EQ(bytes_of(half), map.a_bytes + map.b_bytes / 2) << instance.name;
+          expect_inside(instance, copy, stage, half);
+        }
+        for (int blocks = 1; c.tall() && blocks <= c.tile_m / kBlockRows; ++blocks) {
+          for (const int columns : {c.tile_n, kSlimColumns}) {
+            const std::vector<Box> boxes = tall_boxes(c, copy, stage, blocks, columns);
+            EXPECT_EQ(bytes_of(boxes), blocks * kBlockBytes + columns * 128) << instance.name;
+            expect_inside(instance, copy, stage, boxes);
+          }
+        }
         for (const int box_rows : {kFewRows, kFewestRows}) {
           const std::vector<Box> few = few_boxes(c, copy, stage, box_rows);
           EXPECT_EQ(bytes_of(few), 2 * (box_rows * 128 + kFewColumns * 128)) << instance.name;
@@ -151,25 +176,26 @@ TEST(StageCopies, OfFewRowsAndOfHalvesStayInTheirStageAndApart) {
 // ---- What the wgmmas read
 
 /// Operand starts as multiply_large() of mainloop.cuh adds them up, against the layout that the
-/// copies leave: for all columns at once (wgrad), for the left or the right half of a whole tile,
-/// and for half a tile, whose columns lie where the left half does.
+/// copies leave: for all columns at once (wgrad, tall and slim tiles), for the left or the right
+/// half of a whole tile, and for half a tile, whose columns lie where the left half does.
 TEST(StageReads, EveryWgmmaStartsAtItsRowsAndColumnsAndItsStepOfTheContraction) {
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
     for (int step = 0; step < kBlockK / math::kWgmmaK; ++step) {
       const int k = step * math::kWgmmaK;
-      for (int warpgroup = 0; warpgroup < kConsumerWarpgroups; ++warpgroup) {
-        const int row = warpgroup * c.rows_per_warpgroup();
-        EXPECT_EQ(warpgroup * kBlockBytes + (c.wgrad ? math::mn_major_step_bytes(step)
-                                                     : math::k_major_step_bytes(step, c.tile_m)),
+      for (int block = 0; block < c.tile_m / kBlockRows; ++block) {
+        const int row = block * kBlockRows;
+        EXPECT_EQ(block * kBlockBytes + (c.wgrad ? math::mn_major_step_bytes(step)
+                                                 : math::k_major_step_bytes(step, c.tile_m)),
                   c.wgrad ? math::mn_major_offset(row, k, kBlockK)
                           : math::k_major_offset(row, k, c.tile_m))
             << instance.name;
       }
       const bool mn_major = c.wgrad || c.b_mn_major;
       for (const int first_column : {0, c.tile_n / 2}) {
-        for (const int copied : {c.tile_n, c.tile_n / 2}) {
-          if (first_column >= copied || (c.wgrad && first_column > 0)) continue;
+        for (const int copied : {c.tile_n, c.tall() ? kSlimColumns : c.tile_n / 2}) {
+          const bool all_at_once = c.wgrad || c.tall();
+          if (first_column >= copied || (all_at_once && first_column > 0)) continue;
           EXPECT_EQ(first_column / 64 * kBlockBytes +
                         (mn_major ? math::mn_major_step_bytes(step)
                                   : math::k_major_step_bytes(step, c.tile_n)),
@@ -204,6 +230,26 @@ TEST(StageReads, EveryWgmmaOfFewRowsStartsAtItsColumnsAndItsStepOfTheContraction
   }
   EXPECT_EQ(math::panel_bytes(kFewColumns), kFewColumns / 64 * math::panel_bytes(kBlockK))
       << "an MN-major panel along the contraction is as long as a K-major one";
+}
+
+/// And its panels begin where the copies brought them, in every kernel.
+TEST(StageReads, ThePanelsOfFewRowsAreReadWhereTheyWereCopied) {
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    if (c.wgrad) continue;
+    for (int stage = 0; stage < c.stages; ++stage) {
+      const std::vector<Box> boxes = few_boxes(c, PanelCopy::whole, stage, kFewRows);
+      ASSERT_EQ(boxes.size(), 4U);
+      for (int panel = 0; panel < kFewBlockK / kBlockK; ++panel) {
+        const auto at = static_cast<std::size_t>(2 * panel);
+        EXPECT_EQ(boxes[at].begin, c.smem().a_offset(stage) + panel * kFewABytes);
+        // multiply_few() goes on from the first.
+        const std::int64_t from_first = c.few_b_offset(stage, panel) - c.few_b_offset(stage, 0);
+        EXPECT_EQ(boxes[at + 1].begin, c.smem().b_offset(stage) + from_first) << instance.name;
+        EXPECT_EQ(boxes[at + 1].bytes, kFewBBytes);
+      }
+    }
+  }
 }
 
 // ---- Staged output
@@ -275,37 +321,47 @@ TEST(StagedPanel, EveryF32ElementIsWrittenOnceWhereTheStoreReadsIt) {
 }
 
 /// What target() of grouped_kernel.cuh and store_panels() of epilogue.cuh make of a tile: each
-/// element is stored from one panel of one warp. LargeTiles stores a whole tile as two halves, and
-/// the left one in two parts.
+/// element is stored from one panel of one warp. LargeTiles stores a whole tile as two sides, in
+/// pieces of 64 columns: left and right columns, or of a tall tile the warpgroup's blocks of rows.
 TEST(StagedPanel, PanelsOfAllWarpsCoverTheTileOnce) {
+  struct Part {
+    int kind, rows, columns, sides, row_step, column_step;
+  };
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
-    for (const TileMessage::Kind kind : {TileMessage::large, TileMessage::half, TileMessage::few}) {
-      const bool few = kind == TileMessage::few;
-      if (kind != TileMessage::large && c.wgrad) continue;
-      const int rows = few ? kFewRows : c.tile_m;
-      const int columns = kind == TileMessage::large ? c.tile_n : c.tile_n / 2;
-      const int warp_columns = few ? columns / kConsumerWarpgroups : columns;
-      std::vector<std::pair<int, int>> parts = {{0, warp_columns}};
-      if (kind == TileMessage::large && !c.wgrad) {
-        const int quarter = c.tile_n / 4;
-        parts = {{0, quarter}, {quarter, 2 * quarter}, {2 * quarter, 4 * quarter}};
-      }
-      std::vector<int> stores(static_cast<std::size_t>(rows * columns));
+    std::vector<Part> parts = {{TileMessage::large, c.tile_m, c.tile_n, 1, 0, 0}};
+    if (c.tall()) {
+      const int step = kConsumerWarpgroups * kBlockRows;
+      parts = {{TileMessage::tall, c.tile_m, c.tile_n, 2, step, 0},
+               {TileMessage::tall, c.tile_m / 2, c.tile_n, 1, step, 0},
+               {TileMessage::slim, c.tile_m, kSlimColumns, 2, step, 0},
+               {TileMessage::few, kFewRows, kFewColumns, 1, 0, 0}};
+    } else if (!c.wgrad) {
+      parts = {{TileMessage::large, c.tile_m, c.tile_n, 2, 0, c.tile_n / 2},
+               {TileMessage::half, c.tile_m, c.tile_n / 2, 1, 0, 0},
+               {TileMessage::few, kFewRows, kFewColumns, 1, 0, 0}};
+    }
+    for (const Part& part : parts) {
+      const bool few = part.kind == TileMessage::few;
+      const bool by_columns = part.column_step > 0 || few;
+      const int warp_columns =
+          by_columns ? part.columns / (few ? kConsumerWarpgroups : part.sides) : part.columns;
+      std::vector<int> stores(static_cast<std::size_t>(part.rows * part.columns));
       for (int warp = 0; warp < kConsumerWarps; ++warp) {
-        const int first_row = (few ? 0 : warp / 4 * c.rows_per_warpgroup()) + warp % 4 * kPanelRows;
-        const int first_column = few ? warp / 4 * warp_columns : 0;
-        for (const auto& [begin, end] : parts) {
-          for (int panel = begin / c.panel_columns(); panel < end / c.panel_columns(); ++panel) {
-            for (int i = 0; i < kPanelRows * c.panel_columns(); ++i) {
-              const int row = first_row + i / c.panel_columns();
-              const int column = first_column + panel * c.panel_columns() + i % c.panel_columns();
-              ++stores.at(static_cast<std::size_t>(row * columns + column));
-            }
+        for (int side = 0; side < part.sides; ++side) {
+          const int first_row =
+              (few ? 0 : warp / 4 * kBlockRows) + warp % 4 * kPanelRows + side * part.row_step;
+          const int first_column = (few ? warp / 4 * warp_columns : 0) + side * part.column_step;
+          EXPECT_EQ(warp_columns % c.panel_columns(), 0) << instance.name;
+          for (int i = 0; i < kPanelRows * warp_columns; ++i) {
+            const int row = first_row + i / warp_columns;
+            const int column = first_column + i % warp_columns;
+            ++stores.at(static_cast<std::size_t>(row * part.columns + column));
           }
         }
       }
-      EXPECT_EQ(std::count(stores.begin(), stores.end(), 1), rows * columns) << instance.name;
+      EXPECT_EQ(std::count(stores.begin(), stores.end(), 1), part.rows * part.columns)
+          << instance.name;
     }
   }
 }

@@ -62,6 +62,22 @@ Support supports_sizes(Format format, int num_experts, std::int64_t max_rows,
   return {true, {}};
 }
 
+/// Whether an instance that matches may be taken unnamed.
+Support suits(const Instance& instance, const GroupedGemmProblem& problem) {
+  if (instance.config.pairs) {
+    return {false, "it is to be compared with the same kernel in no pairs, and taken when named"};
+  }
+  const std::int64_t mean_rows = problem.max_rows / problem.num_experts;
+  const std::int64_t columns = output_width(problem);
+  if (instance.config.tall() && (mean_rows < kTallMeanRows || columns < kTallColumns)) {
+    return {false, "it is for " + std::to_string(kTallMeanRows) + " rows per expert and " +
+                       std::to_string(kTallColumns) + " columns or more, and taken for " +
+                       std::to_string(mean_rows) + " and " + std::to_string(columns) +
+                       " when named"};
+  }
+  return {true, {}};
+}
+
 }  // namespace
 
 Support matches(const Instance& instance, const GroupedGemmProblem& problem) {
@@ -98,7 +114,7 @@ Support supports_grouped(const PlanRequest& request, Strategy strategy) {
     return sizes;
   }
   for (const Instance& instance : kInstances) {
-    if (matches(instance, problem)) {
+    if (takes(instance, request)) {
       return {true, {}};
     }
   }
@@ -125,9 +141,17 @@ Support supports_expert(const ExpertMlpProblem& problem, const DeviceInfo& devic
   return {true, {}};
 }
 
+Support takes(const Instance& instance, const PlanRequest& request) {
+  Support match = matches(instance, request.problem);
+  if (!match || request.options.implementation == implementation_name(instance)) {
+    return match;
+  }
+  return suits(instance, request.problem);
+}
+
 const Instance& choose_instance(const GroupedGemmProblem& problem) {
   for (const Instance& instance : kInstances) {
-    if (matches(instance, problem)) {
+    if (matches(instance, problem) && suits(instance, problem)) {
       return instance;
     }
   }
@@ -138,14 +162,16 @@ std::string_view regime_of(const KernelConfig& config, std::int64_t rows) {
   if (config.wgrad || rows <= 0) {
     return {};
   }
-  static_assert(kInstances.front().config.tile_m == 128 &&
-                kInstances.front().config.tile_n == 256 && kFewRows == 64 && kFewColumns == 128);
+  static_assert(kFewRows == 64 && kFewColumns == 128);
   const auto grid = math::row_tile_grid<std::int32_t>(1, rows, 0, config.row_shape());
   const math::RowRange segment{0, rows};
-  if (grid.few_tiles(segment) == 0) {
-    return "128x256";
+  if (grid.m_tiles(segment) == 0) {
+    return "64x128";
   }
-  return grid.m_tiles(segment) == 0 ? "64x128" : "128x256+64x128";
+  if (grid.few_tiles(segment) == 0) {
+    return config.tall() ? "256x192" : "128x256";
+  }
+  return config.tall() ? "256x192+64x128" : "128x256+64x128";
 }
 
 }  // namespace moesaic::backends::cuda::launch

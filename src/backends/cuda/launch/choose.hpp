@@ -19,8 +19,17 @@ Support supports_expert(const ExpertMlpProblem& problem, const DeviceInfo& devic
 /// Whether this instance computes the problem's pass, storage and output type.
 Support matches(const Instance& instance, const GroupedGemmProblem& problem);
 
-/// The first instance of the table that matches. Called after supports_grouped said yes. How the
-/// rows of an expert are cut is decided on the device, from their true number.
+/// Tall tiles (256x192) are taken from this mean of rows per expert on, and from this width of the
+/// result on, below which too many columns are slim. First guesses, not measured yet (NB-0012).
+/// Either kernel sums in the same order, so that the choice changes no bit.
+inline constexpr std::int64_t kTallMeanRows = 1024;
+inline constexpr std::int64_t kTallColumns = 384;
+
+/// Whether this instance is taken: one that matches, if it is named or suits.
+Support takes(const Instance& instance, const PlanRequest& request);
+
+/// The first instance of the table that is taken, unnamed. Called after supports_grouped said yes.
+/// How the rows of an expert are cut is decided on the device, from their true number.
 const Instance& choose_instance(const GroupedGemmProblem& problem);
 
 /// See GroupedGemm::regime. The kernels decide by the same arithmetic, math::RowTileGrid.

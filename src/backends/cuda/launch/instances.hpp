@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "backends/cuda/block/kernel_config.hpp"
@@ -16,6 +17,11 @@ struct Instance {
   KernelConfig config;
   const void* (*kernel)();  ///< The __global__ function, for the runtime's launch calls.
 };
+
+/// What a plan that is made by it is called.
+inline std::string implementation_name(const Instance& instance) {
+  return "cuda/sm90/" + std::string(instance.name);
+}
 
 #define MOESAIC_SM90_INSTANCE(name, ...) const void* kernel_##name();
 #include "backends/cuda/sm90_instances.def"
@@ -35,15 +41,18 @@ constexpr bool is_product(const KernelConfig& config) {
 constexpr bool all_fit() {
   for (const Instance& instance : kInstances) {
     const KernelConfig& config = instance.config;
-    const bool registers = config.accumulators() <= 192;  // of 232 per consumer thread
-    // Half a large tile is loaded through the box of few rows, and a stage of few rows fits a
-    // stage.
-    const bool boxes = config.rows_per_warpgroup() == 64 && config.tile_n == 2 * kFewColumns &&
-                       config.tile_m >= 2 * kFewRows;
+    // What else a consumer thread has to keep fits 32 registers.
+    const bool registers = config.accumulators() <= config.consumer_registers() - 32;
+    // Half a large tile is loaded through the box of few rows, a tall one's blocks of rows too, and
+    // a stage of few rows fits a stage.
+    const bool boxes = config.tall() ? config.tile_n % 64 == 0 && !config.wgrad
+                                     : config.rows_per_warpgroup() == kBlockRows &&
+                                           config.tile_n == 2 * kFewColumns;
     // Rows that are gathered are x's, and a tail is zeroed by warps that gather.
     const bool gathers = !config.gather || config.wgrad || config.epilogue == Epilogue::swiglu;
-    const bool weighs = !config.row_weights ||
-                        (config.epilogue == Epilogue::store && !config.wgrad && !config.f32_out);
+    // A lane knows the weights of two rows, those of its one block.
+    const bool weighs = !config.row_weights || (config.epilogue == Epilogue::store &&
+                                                !config.wgrad && !config.f32_out && !config.tall());
     if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes || !gathers || !weighs) {
       return false;
     }

@@ -53,7 +53,7 @@ class Sm90Expert final : public FusedExpert {
         down_gradient_(instance_of(Epilogue::dswiglu)),
         weighted_down_(weighted_rows()),
         up_gate_wgrad_(gathering_wgrad(problem.wgrad_dtype)),
-        name_("cuda/sm90/" + std::string(up_gate_.name)) {
+        name_(implementation_name(up_gate_)) {
     const DeviceScope scope(device.device.index);
     prepare(up_gate_);
     prepare(down_gradient_);

@@ -18,7 +18,7 @@ namespace moesaic::backends::cuda::launch {
 Sm90Gemm::Sm90Gemm(const PlanRequest& request, const Instance& instance)
     : GroupedGemmImpl(request.problem, request.device),
       instance_(instance),
-      name_("cuda/sm90/" + std::string(instance_.name)) {
+      name_(implementation_name(instance_)) {
   const DeviceScope scope(request.device.device.index);
   prepare(instance_);
 }
