@@ -48,6 +48,7 @@ std::vector<Counts> hostile_counts() {
       {"one_row_each", repeated({1}, 64)},
       {"one_to_64", one_to(64)},
       {"tile_edges", {63, 64, 65, 127, 128, 129, 255, 256, 257}},
+      {"tall_tile_edges", {191, 192, 193, 319, 320, 321, 383, 384, 385, 447, 448, 449, 511}},
       // Contractions one after another in one CTA: DeepGEMM#343, #365, #429.
       {"short_groups", {128, 128, 256, 256, 128, 256, 256, 256}},
       {"two_groups", {384, 256}},
@@ -146,6 +147,24 @@ TEST_F(LargeTiles, InTurnsHalvedAndBesideFewRowsAreExact) {
     for (const int num_sms : {1, 5, 100, 0}) {
       c.num_sms = num_sms;
       for_all_flags(c, expect_exact);
+    }
+  }
+}
+
+// Tall tiles of every number of blocks of rows, wide, slim and clipped columns: none, one and two
+// slim ones beside none, one and several wide ones. One SM: nearly all in turns.
+TEST_F(LargeTiles, OfAnyRowsAndColumnsAreExact) {
+  for (const Pass pass : {Pass::forward, Pass::dgrad}) {
+    for (const std::int64_t width : {64, 128, 192, 256, 384, 448, 512, 520, 832, 1016}) {
+      const Shape shape = pass == Pass::forward ? Shape{200, width} : Shape{width, 200};
+      Case c = make({"", {900, 65, 0, 129, 193, 385, 3, 512}}, shape, pass);
+      for (const int num_sms : {1, 2, 7, 0}) {
+        c.num_sms = num_sms;
+        for (const WeightStorage weights : {WeightStorage::enk, WeightStorage::ekn}) {
+          c.weights = weights;
+          expect_exact(c);
+        }
+      }
     }
   }
 }

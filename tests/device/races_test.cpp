@@ -33,6 +33,7 @@ std::vector<Racy> racy_shapes() {
       {"one_hot", {3, 1, 1500, 2, 0, 1, 3, 38}, 520, 384},
       {"odd_tile_counts", {129, 257, 1, 65, 385, 0, 193}, 904, 328},
       {"whole_tiles_in_turns", {257, 640, 129, 7, 384}, 520, 392, 3},
+      {"wide_and_slim_in_turns", {600, 1100, 129, 7, 513}, 832, 392, 3},
       {"few_rows_in_a_row", few_in_a_row, 520, 64, 5},
   };
 }
@@ -139,6 +140,30 @@ TEST_P(Company, OtherRowCountsChangeNoBitOfABatchInvariantPlan) {
 INSTANTIATE_TEST_SUITE_P(Passes, Company,
                          ::testing::Values(Pass::forward, Pass::dgrad, Pass::wgrad),
                          [](const auto& parameter) { return std::string(name(parameter.param)); });
+
+// Which kernel is taken depends on how many rows come with a row: all sum in the same order.
+TEST_P(Company, EveryKernelThatTakesAProblemGivesTheSameBits) {
+  Case c;
+  c.offs = ends({1300, 0, 257, 64, 1, 450});
+  c.rows = c.offs.back();
+  c.n = 840;
+  c.k = 1096;
+  c.pass = GetParam();
+  for (const WeightStorage weights : {WeightStorage::enk, WeightStorage::ekn}) {
+    c.weights = weights;
+    CaseOnDevice on(c);
+    const std::vector<std::string> implementations = on.implementations();
+    EXPECT_EQ(implementations.size(), c.pass == Pass::wgrad ? 1U : 3U);
+    on.prepare_random(on.plan(implementations.back()), nullptr);
+    for (const std::string& implementation : implementations) {
+      SCOPED_TRACE(implementation);
+      on.poison(nullptr);
+      on.execute(on.plan(implementation), nullptr);
+      on.compare(nullptr);
+      EXPECT_EQ(on.differences(nullptr), "");
+    }
+  }
+}
 
 }  // namespace
 }  // namespace moesaic::device_tests
