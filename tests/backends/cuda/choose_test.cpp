@@ -94,6 +94,8 @@ TEST(ChooseInstance, TallTilesAreForManyRowsAndColumns) {
     EXPECT_TRUE(is_tall(pass, DType::bf16, kEnough, 384));
     EXPECT_TRUE(is_tall(pass, DType::bf16, kEnough + 12345, 4096));
     EXPECT_FALSE(is_tall(pass, DType::bf16, kEnough - 1, 4096));
+    EXPECT_TRUE(is_tall(pass, DType::bf16, kExperts * kTallEndRows - 1, 4096));
+    EXPECT_FALSE(is_tall(pass, DType::bf16, kExperts * kTallEndRows, 4096));
     EXPECT_FALSE(is_tall(pass, DType::bf16, kEnough, 383));
     EXPECT_FALSE(is_tall(pass, DType::f32, kEnough, 4096));
   }

@@ -69,8 +69,10 @@ Support suits(const Instance& instance, const GroupedGemmProblem& problem) {
   }
   const std::int64_t mean_rows = problem.max_rows / problem.num_experts;
   const std::int64_t columns = output_width(problem);
-  if (instance.config.tall() && (mean_rows < kTallMeanRows || columns < kTallColumns)) {
-    return {false, "it is for " + std::to_string(kTallMeanRows) + " rows per expert and " +
+  const bool in_range = mean_rows >= kTallMeanRows && mean_rows < kTallEndRows;
+  if (instance.config.tall() && (!in_range || columns < kTallColumns)) {
+    return {false, "it is for " + std::to_string(kTallMeanRows) + " to " +
+                       std::to_string(kTallEndRows - 1) + " rows per expert and " +
                        std::to_string(kTallColumns) + " columns or more, and taken for " +
                        std::to_string(mean_rows) + " and " + std::to_string(columns) +
                        " when named"};
