@@ -25,7 +25,7 @@ std::string regime_words(const BenchCase& one) {
 }
 
 std::string pass_words(const RunCase& run) {
-  const std::string pass(name(run.pass));
+  std::string pass(name(run.pass));
   if (run.pass != RunPass::mlp) return pass;
   const std::string mode = pass + " " + std::string(name(run.activations));
   return run.x_rows == XRows::in_order ? mode : mode + " " + std::string(name(run.x_rows));

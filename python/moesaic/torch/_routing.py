@@ -73,9 +73,9 @@ def sum_rows(rows, gather, num_tokens):
     if rows.device.type == "cpu":
         wide = torch.zeros((num_tokens, rows.shape[1]), dtype=torch.float32)
         return wide.index_add_(0, index, rows.float()).to(rows.dtype)
-    # On CUDA index_add_ has no order; this sorts, and rounds once.
-    summed = rows.new_zeros((num_tokens, rows.shape[1]))
-    return summed.index_put_((index,), rows, accumulate=True)
+    # On CUDA index_add_ has no order; this sorts. It rounds after each row, hence FP32.
+    summed = rows.new_zeros((num_tokens, rows.shape[1]), dtype=torch.float32)
+    return summed.index_put_((index,), rows.float(), accumulate=True).to(rows.dtype)
 
 
 class _Permute(torch.autograd.Function):

@@ -82,24 +82,10 @@ TEST(ChooseInstance, TheNumberOfRowsChoosesTheSizeOfTilesAlone) {
   }
 }
 
-TEST(ChooseInstance, TallTilesAreForManyRowsAndColumns) {
-  const auto is_tall = [](Pass pass, DType d_dtype, std::int64_t rows, std::int64_t n) {
-    GroupedGemmProblem problem = problem_of(pass, WeightStorage::enk, d_dtype, rows);
-    problem.n = n;
-    problem.k = pass == Pass::dgrad ? n : problem.k;  // the result's width
-    return choose_instance(problem).config.tall();
-  };
-  constexpr std::int64_t kEnough = kExperts * kTallMeanRows;
-  for (const Pass pass : {Pass::forward, Pass::dgrad}) {
-    EXPECT_TRUE(is_tall(pass, DType::bf16, kEnough, 384));
-    EXPECT_TRUE(is_tall(pass, DType::bf16, kEnough + 12345, 4096));
-    EXPECT_FALSE(is_tall(pass, DType::bf16, kEnough - 1, 4096));
-    EXPECT_TRUE(is_tall(pass, DType::bf16, kExperts * kTallEndRows - 1, 4096));
-    EXPECT_FALSE(is_tall(pass, DType::bf16, kExperts * kTallEndRows, 4096));
-    EXPECT_FALSE(is_tall(pass, DType::bf16, kEnough, 383));
-    EXPECT_FALSE(is_tall(pass, DType::f32, kEnough, 4096));
+TEST(ChooseInstance, TallTilesAreNobodysChoiceUnnamed) {
+  for (const GroupedGemmProblem& problem : problems()) {
+    EXPECT_FALSE(choose_instance(problem).config.tall());
   }
-  EXPECT_FALSE(is_tall(Pass::wgrad, DType::bf16, kEnough, 4096));
 }
 
 TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
@@ -108,8 +94,8 @@ TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
     chosen.insert(choose_instance(problem).name);
   }
   for (const Instance& instance : kInstances) {
-    // The expert names its own; pairs are there to be compared.
-    const bool product = is_product(instance.config) && !instance.config.pairs;
+    // The expert names its own; tall tiles are there to be named.
+    const bool product = is_product(instance.config) && !instance.config.tall();
     EXPECT_EQ(chosen.count(instance.name), product ? 1U : 0U) << instance.name;
   }
 }
@@ -248,9 +234,7 @@ TEST(Takes, SaysForWhatATallKernelIs) {
     const KernelConfig& c = instance.config;
     EXPECT_EQ(support.ok, !c.tall()) << instance.name;
     EXPECT_EQ(support.reason.empty(), support.ok);
-    const char* const part = c.pairs    ? "in no pairs"
-                             : c.tall() ? "taken for 64 and 1408 when named"
-                                        : "";
+    const char* const part = c.tall() ? "taken when named" : "";
     EXPECT_NE(support.reason.find(part), std::string::npos) << support.reason;
     options.implementation = implementation_name(instance);
     EXPECT_TRUE(takes(instance, {few, device, options})) << instance.name;
@@ -312,13 +296,12 @@ TEST(SupportsExpert, RefusesWhatTheKernelsDoNotHold) {
   EXPECT_THAT(refusal([](auto& p, auto&) { p.d = p.h = 1 << 22; }), HasSubstr("32-bit"));
 }
 
-// The list is the best first; a kernel of tall tiles is there for few rows when it is named.
-TEST(Candidates, TallTilesComeFirstWhereTheySuitAndWhenNamed) {
+// The list is the best first; a kernel of tall tiles is there when it is named.
+TEST(Candidates, TallTilesComeFirstWhenNamed) {
   DeviceInfo device;
   device.device = {DeviceKind::cuda, 0};
   device.compute_capability = 90;
   device.num_sms = 132;
-  const std::string tall = "cuda/sm90/bf16_rows_256x192_k";
   const auto first = [&](std::int64_t rows, const PlanOptions& options) -> std::string {
     const GroupedGemmProblem problem =
         problem_of(Pass::forward, WeightStorage::enk, DType::bf16, rows);
@@ -327,8 +310,9 @@ TEST(Candidates, TallTilesComeFirstWhereTheySuitAndWhenNamed) {
     }
     return "";
   };
-  EXPECT_EQ(first(kExperts * kTallMeanRows, {}), tall);
-  EXPECT_EQ(first(64, {}), "cuda/sm90/bf16_rows_128x256_k");
+  for (const std::int64_t rows : {64, 1 << 20}) {
+    EXPECT_EQ(first(rows, {}), "cuda/sm90/bf16_rows_128x256_k") << rows;
+  }
   PlanOptions named;
   for (const char* const name : {"bf16_rows_256x192_k", "bf16_rows_256x192_pairs_k"}) {
     named.implementation = "cuda/sm90/" + std::string(name);

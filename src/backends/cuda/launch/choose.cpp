@@ -62,20 +62,11 @@ Support supports_sizes(Format format, int num_experts, std::int64_t max_rows,
   return {true, {}};
 }
 
-/// Whether an instance that matches may be taken unnamed.
-Support suits(const Instance& instance, const GroupedGemmProblem& problem) {
-  if (instance.config.pairs) {
-    return {false, "it is to be compared with the same kernel in no pairs, and taken when named"};
-  }
-  const std::int64_t mean_rows = problem.max_rows / problem.num_experts;
-  const std::int64_t columns = output_width(problem);
-  const bool in_range = mean_rows >= kTallMeanRows && mean_rows < kTallEndRows;
-  if (instance.config.tall() && (!in_range || columns < kTallColumns)) {
-    return {false, "it is for " + std::to_string(kTallMeanRows) + " to " +
-                       std::to_string(kTallEndRows - 1) + " rows per expert and " +
-                       std::to_string(kTallColumns) + " columns or more, and taken for " +
-                       std::to_string(mean_rows) + " and " + std::to_string(columns) +
-                       " when named"};
+/// Whether an instance that matches may be taken unnamed. Tall tiles (256x192) gain where experts
+/// of about 2,048 rows are balanced, and lose where they are not (NB-0012).
+Support suits(const Instance& instance) {
+  if (instance.config.tall()) {
+    return {false, "its tall tiles are slower where experts differ, and taken when named"};
   }
   return {true, {}};
 }
@@ -148,12 +139,12 @@ Support takes(const Instance& instance, const PlanRequest& request) {
   if (!match || request.options.implementation == implementation_name(instance)) {
     return match;
   }
-  return suits(instance, request.problem);
+  return suits(instance);
 }
 
 const Instance& choose_instance(const GroupedGemmProblem& problem) {
   for (const Instance& instance : kInstances) {
-    if (matches(instance, problem) && suits(instance, problem)) {
+    if (matches(instance, problem) && suits(instance)) {
       return instance;
     }
   }

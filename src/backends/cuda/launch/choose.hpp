@@ -19,12 +19,6 @@ Support supports_expert(const ExpertMlpProblem& problem, const DeviceInfo& devic
 /// Whether this instance computes the problem's pass, storage and output type.
 Support matches(const Instance& instance, const GroupedGemmProblem& problem);
 
-/// Tall tiles (256x192) are taken for means of rows per expert in [kTallMeanRows, kTallEndRows),
-/// and from this width of the result on, below which too many columns are slim (NB-0012). Either
-/// kernel sums in the same order, so that the choice changes no bit.
-inline constexpr std::int64_t kTallMeanRows = 1024, kTallEndRows = 3072;
-inline constexpr std::int64_t kTallColumns = 384;
-
 /// Whether this instance is taken: one that matches, if it is named or suits.
 Support takes(const Instance& instance, const PlanRequest& request);
 
