@@ -137,7 +137,10 @@ struct KernelConfig {
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t few_b_offset(std::int64_t stage,
                                                                int panel) const {
     const math::SmemMap map = smem();
-    if (panel > 0 && map.b_bytes < 2 * kFewBBytes) return map.a_offset(stage) + 2 * kFewABytes;
+    constexpr std::int64_t kPanels = 2;
+    if (panel > 0 && map.b_bytes < kPanels * kFewBBytes) {
+      return map.a_offset(stage) + kPanels * kFewABytes;
+    }
     return map.b_offset(stage) + panel * std::int64_t{kFewBBytes};
   }
   /// Whether an operand comes by copy boxes; else its rows are gathered.
