@@ -31,7 +31,7 @@ static_assert(split_columns<std::int64_t>(4096, {128, 256, 8, 64, 128}).slim == 
 TEST(SplitColumns, NothingIsLeftOverFromMultiplesOf64From384On) {
   for (std::int64_t n = 1; n <= 30'000; ++n) {
     const RowTileColumns columns = split_columns(n, kTall);
-    const std::int64_t over = columns.large * 192 + columns.slim * 128 - n;
+    const std::int64_t over = columns.large * 192 + std::int64_t{columns.slim} * 128 - n;
     ASSERT_GE(over, 0) << n;
     ASSERT_LE(columns.slim, kMaxSlim);
     const std::int64_t least = round_up<std::int64_t>(n, 64) - n;
@@ -64,7 +64,8 @@ static_assert(tall_sequence(9, {0, 2}, 4) == RowTileSequence{{0, 0}, {0, 18}, 0,
               "no large columns");
 static_assert(tall_sequence(0, kWide, 132) == RowTileSequence{});
 static_assert(tall_sequence(std::int64_t{1} << 31, {1 << 20, 1}, 65'535).large_in_turns ==
-                  (std::int64_t{1} << 51) - 2 * 65'535 - last_round(std::int64_t{1} << 51, 65'535),
+                  (std::int64_t{1} << 51) - std::int64_t{2 * 65'535} -
+                      last_round(std::int64_t{1} << 51, 65'535),
               "past 2^32 tiles");
 
 // ---- What a worker takes
