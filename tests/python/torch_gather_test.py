@@ -8,6 +8,7 @@ import unittest
 from torch_cases import BF16, MLP_DEVICE, MlpCase, MoesaicTest, needs_mlp_cuda, saved_bytes
 
 import torch
+from torch import library
 
 
 class GatheredRows(MoesaicTest):
@@ -82,18 +83,18 @@ class GatheredRows(MoesaicTest):
         inputs = (self.tokens, case.w_up_gate, case.w_down, case.offs)
         for save in (False, True):
             rest = ("up_gate", save, True, None, x_rows)
-            torch.library.opcheck(ops.swiglu_mlp, (*self.leaves(), case.offs, *rest))
+            library.opcheck(ops.swiglu_mlp, (*self.leaves(), case.offs, *rest))
             out = torch.zeros_like(case.x)
-            torch.library.opcheck(ops.swiglu_mlp_out,
-                                  (*inputs, out, "up_gate", save, None, x_rows))
+            library.opcheck(ops.swiglu_mlp_out,
+                            (*inputs, out, "up_gate", save, None, x_rows))
             _, u = ops.swiglu_mlp(*inputs, *rest)
             u = u if save else None
             wanted = (True, True, True, False)
-            torch.library.opcheck(ops.swiglu_mlp_backward,
-                                  (case.dy, *inputs, u, "up_gate", wanted, None, x_rows))
-            torch.library.opcheck(ops.swiglu_mlp_backward_out,
-                                  (case.dy, *inputs, u, out, None, None, "up_gate", True, False,
-                                   None, None, x_rows))
+            library.opcheck(ops.swiglu_mlp_backward,
+                            (case.dy, *inputs, u, "up_gate", wanted, None, x_rows))
+            library.opcheck(ops.swiglu_mlp_backward_out,
+                            (case.dy, *inputs, u, out, None, None, "up_gate", True, False,
+                             None, None, x_rows))
             by_operator, by_function = self.leaves(), self.leaves()
             y, _ = ops.swiglu_mlp(*by_operator, case.offs, *rest)
             want = case.run(*by_function, x_rows=x_rows, recompute=not save)

@@ -10,6 +10,7 @@ import warnings
 from torch_cases import (BF16, MLP_DEVICE, MlpCase, MoesaicTest, integers, needs_mlp_cuda, offsets)
 
 import torch
+from torch import library
 import torch.utils.checkpoint
 
 import moesaic.torch as m
@@ -20,18 +21,18 @@ class Tracing(MoesaicTest):
         case = MlpCase(tail=0)
         ops, inputs = torch.ops.moesaic, (case.x, case.w_up_gate, case.w_down, case.offs)
         for save in (False, True):
-            torch.library.opcheck(ops.swiglu_mlp, (*case.leaves(), case.offs, "gate_up", save))
-            torch.library.opcheck(ops.swiglu_mlp_out,
-                                  (*inputs, torch.zeros_like(case.x), "gate_up", save))
+            library.opcheck(ops.swiglu_mlp, (*case.leaves(), case.offs, "gate_up", save))
+            library.opcheck(ops.swiglu_mlp_out,
+                            (*inputs, torch.zeros_like(case.x), "gate_up", save))
             _, u = ops.swiglu_mlp(*inputs, "gate_up", save)
             u = u if save else None
             for wanted in ((True, True, True, False), (False, True, False, False)):
-                torch.library.opcheck(ops.swiglu_mlp_backward,
-                                      (case.dy, *inputs, u, "gate_up", wanted))
+                library.opcheck(ops.swiglu_mlp_backward,
+                                (case.dy, *inputs, u, "gate_up", wanted))
             main = torch.zeros(case.w_down.shape, device=MLP_DEVICE)
-            torch.library.opcheck(ops.swiglu_mlp_backward_out,
-                                  (case.dy, *inputs, u, torch.zeros_like(case.x), None, main,
-                                   "gate_up", False, True))
+            library.opcheck(ops.swiglu_mlp_backward_out,
+                            (case.dy, *inputs, u, torch.zeros_like(case.x), None, main,
+                             "gate_up", False, True))
 
     def test_compile(self):
         for recompute in (False, True):

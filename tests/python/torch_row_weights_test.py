@@ -9,6 +9,7 @@ from unittest import mock
 from torch_cases import BF16, MLP_CUDA, MLP_DEVICE, MlpCase, MoesaicTest
 
 import torch
+from torch import library
 import torch.utils.checkpoint
 
 import moesaic.torch as m
@@ -254,18 +255,18 @@ class Tracing(MoesaicTest):
         inputs.append(case.offs)
         for save in (False, True):
             *leaves, weights = case.leaves()
-            torch.library.opcheck(ops.swiglu_mlp, (*leaves, case.offs, "gate_up", save, True, weights))
-            torch.library.opcheck(ops.swiglu_mlp_out, (*inputs, torch.zeros_like(case.x), "gate_up",
-                                                       save, row_weights))
+            library.opcheck(ops.swiglu_mlp, (*leaves, case.offs, "gate_up", save, True, weights))
+            library.opcheck(ops.swiglu_mlp_out, (*inputs, torch.zeros_like(case.x), "gate_up",
+                                                 save, row_weights))
             _, u = ops.swiglu_mlp(*inputs, "gate_up", save, True, row_weights)
             u = u if save else None
             for wanted in ((True, True, True, True), (False, False, False, True)):
-                torch.library.opcheck(ops.swiglu_mlp_backward,
-                                      (case.dy, *inputs, u, "gate_up", wanted, row_weights))
+                library.opcheck(ops.swiglu_mlp_backward,
+                                (case.dy, *inputs, u, "gate_up", wanted, row_weights))
             main = torch.zeros(case.w_down.shape, device=MLP_DEVICE)
-            torch.library.opcheck(ops.swiglu_mlp_backward_out,
-                                  (case.dy, *inputs, u, torch.zeros_like(case.x), None, main, "gate_up",
-                                   False, True, row_weights, torch.zeros_like(row_weights)))
+            library.opcheck(ops.swiglu_mlp_backward_out,
+                            (case.dy, *inputs, u, torch.zeros_like(case.x), None, main, "gate_up",
+                             False, True, row_weights, torch.zeros_like(row_weights)))
         with self.assertRaisesRegex(m.InvalidArgument, "^row_weights: expected f32 \\[30\\]"):
             ops.swiglu_mlp(*inputs, "gate_up", False, True, row_weights.to(BF16))
         with self.assertRaisesRegex(m.InvalidArgument, "^row_weights: expected a tensor, since"):

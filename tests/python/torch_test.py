@@ -10,6 +10,7 @@ from torch_cases import (BF16, COUNTS, CUDA, DEVICE, Case, MoesaicTest, forward,
                          offsets, weight_gradient)
 
 import torch
+from torch import library
 import torch.utils.checkpoint
 
 import moesaic.torch as m
@@ -196,10 +197,10 @@ class Tracing(MoesaicTest):
         dy = case.dy.nan_to_num(posinf=0).requires_grad_()
         ops, plain = torch.ops.moesaic, case.w.transpose(-2, -1)
         out, main = torch.zeros(36, 72, dtype=BF16, device=DEVICE), torch.zeros_like(case.dw)
-        torch.library.opcheck(ops.grouped_mm, (x, w.transpose(-2, -1), case.offs))
-        torch.library.opcheck(ops.wgrad, (dy, x, case.offs))
-        torch.library.opcheck(ops.grouped_mm_out, (x.detach(), plain, case.offs, out))
-        torch.library.opcheck(ops.wgrad_out, (dy.detach(), x.detach(), case.offs, main, True))
+        library.opcheck(ops.grouped_mm, (x, w.transpose(-2, -1), case.offs))
+        library.opcheck(ops.wgrad, (dy, x, case.offs))
+        library.opcheck(ops.grouped_mm_out, (x.detach(), plain, case.offs, out))
+        library.opcheck(ops.wgrad_out, (dy.detach(), x.detach(), case.offs, main, True))
 
     def test_compile(self):
         case = Case()

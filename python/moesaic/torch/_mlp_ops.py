@@ -9,24 +9,24 @@ dx still [M, d] where a backward operator writes it.
 from typing import NamedTuple, Optional
 
 import torch
+from torch import library
 
 from .._errors import Unsupported, refuse
 from . import _execute, _mlp_execute, _ops, _routing
 
 _INPUTS = "Tensor x, Tensor w_up_gate, Tensor w_down, Tensor offs"
 _ROWS = "Tensor? row_weights=None, Tensor? x_rows=None"
-_library = _ops.library
-_library.define(f"swiglu_mlp({_INPUTS}, str order, bool save, bool zero_tail=True, "
-                f"{_ROWS}) -> (Tensor, Tensor)", tags=_ops.TAGS)
-_library.define(f"swiglu_mlp_out({_INPUTS}, Tensor(a!) out, str order, bool save, {_ROWS}) -> Tensor",
-                tags=_ops.TAGS)
-_library.define(f"swiglu_mlp_backward(Tensor grad_out, {_INPUTS}, Tensor? u, str order, "
-                f"bool[4] wanted, {_ROWS}) -> (Tensor, Tensor, Tensor, Tensor)",
-                tags=_ops.TAGS)
-_library.define(f"swiglu_mlp_backward_out(Tensor grad_out, {_INPUTS}, Tensor? u, Tensor(a!)? dx, "
-                "Tensor(b!)? dw_up_gate, Tensor(c!)? dw_down, str order, bool zero_tail=False, "
-                "bool accumulate=False, Tensor? row_weights=None, Tensor(d!)? drow_weights=None, "
-                "Tensor? x_rows=None) -> ()", tags=_ops.TAGS)
+_ops.OPERATORS.define(f"swiglu_mlp({_INPUTS}, str order, bool save, bool zero_tail=True, "
+                      f"{_ROWS}) -> (Tensor, Tensor)", tags=_ops.TAGS)
+_ops.OPERATORS.define(f"swiglu_mlp_out({_INPUTS}, Tensor(a!) out, str order, bool save, {_ROWS}) -> Tensor",
+                      tags=_ops.TAGS)
+_ops.OPERATORS.define(f"swiglu_mlp_backward(Tensor grad_out, {_INPUTS}, Tensor? u, str order, "
+                      f"bool[4] wanted, {_ROWS}) -> (Tensor, Tensor, Tensor, Tensor)",
+                      tags=_ops.TAGS)
+_ops.OPERATORS.define(f"swiglu_mlp_backward_out(Tensor grad_out, {_INPUTS}, Tensor? u, Tensor(a!)? dx, "
+                      "Tensor(b!)? dw_up_gate, Tensor(c!)? dw_down, str order, bool zero_tail=False, "
+                      "bool accumulate=False, Tensor? row_weights=None, Tensor(d!)? drow_weights=None, "
+                      "Tensor? x_rows=None) -> ()", tags=_ops.TAGS)
 
 
 class Buffers(NamedTuple):
@@ -84,7 +84,7 @@ for _name, _kernel in (("swiglu_mlp", _swiglu_mlp), ("swiglu_mlp_out", _swiglu_m
                        ("swiglu_mlp_backward", _backward),
                        ("swiglu_mlp_backward_out", _backward_out)):
     for _key in ("CPU", "CUDA"):
-        _library.impl(_name, _kernel, _key)
+        _ops.OPERATORS.impl(_name, _kernel, _key)
 
 
 def _fake_u(x, w_up_gate, x_rows, save):
@@ -92,26 +92,26 @@ def _fake_u(x, w_up_gate, x_rows, save):
     return x.new_empty((rows, w_up_gate.shape[1])) if save else _unsaved(x, w_up_gate)
 
 
-@torch.library.register_fake("moesaic::swiglu_mlp", lib=_library)
+@library.register_fake("moesaic::swiglu_mlp", lib=_ops.OPERATORS)
 def _(x, w_up_gate, w_down, offs, order, save, zero_tail=True, row_weights=None, x_rows=None):
     _mlp_execute.describe(x, w_up_gate, w_down, offs, order, row_weights, x_rows)
     return x.new_empty(_shape_of_dx(x, x_rows)), _fake_u(x, w_up_gate, x_rows, save)
 
 
-@torch.library.register_fake("moesaic::swiglu_mlp_out", lib=_library)
+@library.register_fake("moesaic::swiglu_mlp_out", lib=_ops.OPERATORS)
 def _(x, w_up_gate, w_down, offs, out, order, save, row_weights=None, x_rows=None):
     _mlp_execute.describe(x, w_up_gate, w_down, offs, order, row_weights, x_rows)
     return _fake_u(x, w_up_gate, x_rows, save)
 
 
-@torch.library.register_fake("moesaic::swiglu_mlp_backward", lib=_library)
+@library.register_fake("moesaic::swiglu_mlp_backward", lib=_ops.OPERATORS)
 def _(grad_out, x, w_up_gate, w_down, offs, u, order, wanted, row_weights=None, x_rows=None):
     _mlp_execute.describe(x, w_up_gate, w_down, offs, order, row_weights, x_rows)
     return tuple(x.new_empty(0) if gradient is None else gradient
                  for gradient in _gradients_like(x, w_up_gate, w_down, row_weights, x_rows, wanted))
 
 
-@torch.library.register_fake("moesaic::swiglu_mlp_backward_out", lib=_library)
+@library.register_fake("moesaic::swiglu_mlp_backward_out", lib=_ops.OPERATORS)
 def _(grad_out, x, w_up_gate, w_down, offs, u, dx, dw_up_gate, dw_down, order, zero_tail=False,
       accumulate=False, row_weights=None, drow_weights=None, x_rows=None):
     _mlp_execute.describe(x, w_up_gate, w_down, offs, order, row_weights, x_rows)
@@ -149,9 +149,9 @@ def _swiglu_mlp_backward(ctx, grad, _):
     return *gradients[:3], None, None, None, None, gradients[3], None
 
 
-torch.library.register_autograd("moesaic::swiglu_mlp", _swiglu_mlp_backward, setup_context=_save,
-                                lib=_library)
-torch.library.register_autograd("moesaic::swiglu_mlp_backward", _refuse_second, lib=_library)
+library.register_autograd("moesaic::swiglu_mlp", _swiglu_mlp_backward, setup_context=_save,
+                          lib=_ops.OPERATORS)
+library.register_autograd("moesaic::swiglu_mlp_backward", _refuse_second, lib=_ops.OPERATORS)
 
 
 def _of_tokens(dx, x, x_rows):

@@ -6,19 +6,20 @@ the caller, over which `Managed` is the differentiable form.
 """
 
 import torch
+from torch import library
 
 from . import _execute
 
 TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
-library = torch.library.Library("moesaic", "DEF")
-library.define("grouped_mm(Tensor mat_a, Tensor mat_b, Tensor offs, ScalarType? out_dtype=None, "
-                "bool zero_tail=True) -> Tensor", tags=TAGS)
-library.define("grouped_mm_out(Tensor mat_a, Tensor mat_b, Tensor offs, Tensor(a!) out, "
-                "bool zero_tail=False) -> ()", tags=TAGS)
-library.define("wgrad(Tensor grad_out, Tensor mat_a, Tensor offs, ScalarType? out_dtype=None) "
-                "-> Tensor", tags=TAGS)
-library.define("wgrad_out(Tensor grad_out, Tensor mat_a, Tensor offs, Tensor(a!) out, "
-                "bool accumulate=False) -> ()", tags=TAGS)
+OPERATORS = library.Library("moesaic", "DEF")
+OPERATORS.define("grouped_mm(Tensor mat_a, Tensor mat_b, Tensor offs, ScalarType? out_dtype=None, "
+                 "bool zero_tail=True) -> Tensor", tags=TAGS)
+OPERATORS.define("grouped_mm_out(Tensor mat_a, Tensor mat_b, Tensor offs, Tensor(a!) out, "
+                 "bool zero_tail=False) -> ()", tags=TAGS)
+OPERATORS.define("wgrad(Tensor grad_out, Tensor mat_a, Tensor offs, ScalarType? out_dtype=None) "
+                 "-> Tensor", tags=TAGS)
+OPERATORS.define("wgrad_out(Tensor grad_out, Tensor mat_a, Tensor offs, Tensor(a!) out, "
+                 "bool accumulate=False) -> ()", tags=TAGS)
 
 
 def _grouped_mm(mat_a, mat_b, offs, out_dtype=None, zero_tail=True):
@@ -40,28 +41,28 @@ def _wgrad_out(grad_out, mat_a, offs, out, accumulate=False):
 for _name, _kernel in (("grouped_mm", _grouped_mm), ("grouped_mm_out", _grouped_mm_out),
                        ("wgrad", _wgrad), ("wgrad_out", _wgrad_out)):
     for _key in ("CPU", "CUDA"):
-        library.impl(_name, _kernel, _key)
+        OPERATORS.impl(_name, _kernel, _key)
 
 
-@torch.library.register_fake("moesaic::grouped_mm", lib=library)
+@library.register_fake("moesaic::grouped_mm", lib=OPERATORS)
 def _(mat_a, mat_b, offs, out_dtype=None, zero_tail=True):
     call, dtype = _execute.describe_forward(mat_a, mat_b, offs, None, out_dtype, zero_tail)
     return mat_a.new_empty(call.d.shape, dtype=dtype)
 
 
-@torch.library.register_fake("moesaic::grouped_mm_out", lib=library)
+@library.register_fake("moesaic::grouped_mm_out", lib=OPERATORS)
 def _(mat_a, mat_b, offs, out, zero_tail=False):
     _execute.describe_forward(mat_a, mat_b, offs, out, None, zero_tail)
 
 
-@torch.library.register_fake("moesaic::wgrad", lib=library)
+@library.register_fake("moesaic::wgrad", lib=OPERATORS)
 def _(grad_out, mat_a, offs, out_dtype=None):
     call, dtype = _execute.describe_wgrad(grad_out, mat_a, offs, None, out_dtype, False,
                                           ("grad_out", "mat_a"))
     return mat_a.new_empty(call.d.shape, dtype=dtype)
 
 
-@torch.library.register_fake("moesaic::wgrad_out", lib=library)
+@library.register_fake("moesaic::wgrad_out", lib=OPERATORS)
 def _(grad_out, mat_a, offs, out, accumulate=False):
     _execute.describe_wgrad(grad_out, mat_a, offs, out, None, accumulate, ("grad_out", "mat_a"))
 
@@ -154,10 +155,10 @@ class GroupedMm(torch.autograd.Function):
     backward = staticmethod(_grouped_mm_backward)
 
 
-torch.library.register_autograd("moesaic::grouped_mm", _grouped_mm_backward, setup_context=_save,
-                                lib=library)
-torch.library.register_autograd("moesaic::wgrad", _wgrad_backward, setup_context=_save,
-                                lib=library)
+library.register_autograd("moesaic::grouped_mm", _grouped_mm_backward, setup_context=_save,
+                          lib=OPERATORS)
+library.register_autograd("moesaic::wgrad", _wgrad_backward, setup_context=_save,
+                          lib=OPERATORS)
 
 
 class Managed(torch.autograd.Function):
