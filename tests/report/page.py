@@ -9,6 +9,8 @@ import sys
 import tempfile
 import unittest
 
+DRAWN_MS = 20_000  # a loaded machine draws in tens of milliseconds; only a figure without marks waits so long
+
 BINARY = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else ""
 
 
@@ -18,7 +20,7 @@ def skip(why):
 
 
 try:
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import TimeoutError as PlaywrightTimeout, sync_playwright
 except ImportError:
     skip("no playwright in this Python")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -82,12 +84,14 @@ class PageTest(unittest.TestCase):
         return self.open(self.report(*args))
 
     def drawn(self, page):
-        """Ids of the figures; each must hold visible marks."""
+        """Ids of the figures; each must come to hold visible marks: plotly.js draws some kinds in a later turn of the page."""
         ids = page.eval_on_selector_all(".figure", "cards => cards.map((card) => card.id)")
         for one in ids:
-            marks = page.eval_on_selector(f"#{one}-plot", """plot => plot.querySelectorAll(
-                '.scatterlayer path, .barlayer path, .heatmaplayer image').length""")
-            self.assertGreater(marks, 0, f"{one} shows nothing")
+            try:
+                page.wait_for_function("""id => document.getElementById(`${id}-plot`).querySelectorAll(
+                    '.scatterlayer path, .barlayer path, .heatmaplayer image').length > 0""", arg=one, timeout=DRAWN_MS)
+            except PlaywrightTimeout:
+                self.fail(f"{one} shows nothing after {DRAWN_MS} ms")
         return ids
 
     def text(self, page, selector):
