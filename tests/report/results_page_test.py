@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 import unittest
 
@@ -90,6 +91,21 @@ class Results(PageTest):
         page.locator("#fig38-b").select_option("-1")
         self.assertEqual({one["name"] for one in self.traces(page, "fig38")}, {"grouped", "padded_bmm", "host_loop", "dense", "torch"})
         self.assertEqual(len(self.corner(page, "fig38")), 1)
+
+    def test_what_is_not_in_the_chosen_files_is_said_to_be_elsewhere(self):
+        def compared(case):
+            return {"schema": "moesaic.compare/1", "date": "2026-01-02", "git": {"sha": "0123456789ab"}, "device": {"name": "Made-up GPU"},
+                    "case": case, "ratio": 1.25, "check": {"passed": True}}
+        page = self.page(self.write("old.jsonl", lines([compared("fwd 4096 M=64 vs torch")])),
+                         self.write("new.jsonl", lines([compared("mlp large fwd vs torch")])))
+        page.locator("#compare-b").select_option("-1")
+        self.assertNotIn("None of this", self.text(page, "#compare"))
+        page.locator("#compare-group").select_option("mlp")
+        self.assertIn("None of this is in the chosen files. It is in: new.jsonl.", self.text(page, "#compare"))
+        self.assertEqual(self.traces(page, "compare"), [])
+        page.locator("#compare-a").select_option(label="new.jsonl")
+        self.assertNotIn("None of this", self.text(page, "#compare"))
+        self.assertEqual(self.trace(page, "compare", "torch")["x"], [1.25])
 
     def test_split_projection(self):
         page = self.page(self.write("a.jsonl", lines(made.table44())))
@@ -211,9 +227,12 @@ class Results(PageTest):
         self.assertEqual(self.drawn(page), ["comparison", "compare", "compare-sustained"])
         for group in page.locator("#compare-group option").all_inner_texts():
             page.locator("#compare-group").select_option(group)
+            elsewhere = re.search(r"None of this is in the chosen files. It is in: (\S+\.jsonl)", self.text(page, "#compare"))
+            if elsewhere:
+                page.locator("#compare-a").select_option(label=elsewhere[1])
             self.drawn(page)
         rows = list(csv.DictReader(io.StringIO(self.download(page, "#circumstances-csv").decode())))
-        self.assertEqual([row["device"] for row in rows], ["AMD EPYC", "NVIDIA H200", "NVIDIA H200"])
+        self.assertEqual([row["device"] for row in rows], ["AMD EPYC", *["NVIDIA H200"] * (len(RESULTS) - 1)])
         self.assertEqual((rows[1]["driver"], rows[1]["power_limit"], rows[1]["commit"]), ("580.159.04", "700 W", "30788d938d2f"))
 
 

@@ -199,6 +199,15 @@ moesaic.kinds = {};
     choices: [{value: 'linear', label: 'linear'}, {value: 'log', label: 'log'}]
   });
 
+  /// A figure of files that have nothing of what its controls say tells which ones have.
+  function elsewhere(kind, sets, view, spec) {
+    const having = sets.filter((set) => kind.draw([{...set, place: 0}], view, spec).traces.length);
+    return having.length ?
+        ['None of this is in the chosen files. It is in: ' +
+         having.map((set) => labelOf(set, sets)).join(', ') + '.'] :
+        [];
+  }
+
   /// The figure of one kind, protocol and regime.
   moesaic.resultFigure = function(figure) {
     const kind = moesaic.kinds[figure.kind], sets = setsOf(figure);
@@ -239,6 +248,7 @@ moesaic.kinds = {};
           ...drawn,
           notes: [
             ...(drawn.notes || []), ...compared(chosen),
+            ...(drawn.traces.length ? [] : elsewhere(kind, sets, view, spec)),
             ...(old ? [`${old} earlier rows of the same cases are not shown.`] : [])
           ]
         };
