@@ -33,7 +33,6 @@ struct RowTileShape {
   Local few_m = 0;               ///< Most rows of a tile of few rows; below tile_m.
   Local few_n = 1;
   Local slim_n = 0;  ///< Below tile_n.
-  Local beside = 1;  ///< Raster: columns that tiles side by side go over first.
 
   [[nodiscard]] MOESAIC_HD constexpr bool tall() const { return slim_n > 0; }
 };
@@ -149,8 +148,7 @@ MOESAIC_HD constexpr RowTile<Local> row_tile_of_expert(const RowTileGrid<Local>&
   const bool slim = shape.tall() && kind == RowTileKind::slim;
   const TileCoord<Local> at =
       few ? TileCoord<Local>{m_tiles, local}
-          : tile_at<Local>(local, m_tiles, slim ? grid.slim_n_tiles : grid.n_tiles, shape.group_m,
-                           shape.beside);
+          : tile_at<Local>(local, m_tiles, slim ? grid.slim_n_tiles : grid.n_tiles, shape.group_m);
   const Local width = few ? shape.few_n : slim ? shape.slim_n : shape.tile_n;
   const std::int64_t first_row = static_cast<std::int64_t>(at.m_tile) * shape.tile_m;
   std::int64_t first_column = static_cast<std::int64_t>(at.n_tile) * width;

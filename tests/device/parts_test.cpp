@@ -45,7 +45,6 @@ Found walk(const std::vector<std::int32_t>& offs, const math::ScheduleCase& c, S
     if (schedule == Schedule::tall && tile_m % 2 == 0) {
       shape.few_m = tile_m / 4;
       shape.slim_n = std::max(tile_n * 2 / 3, 1);
-      shape.beside = static_cast<std::int32_t>(c.beside);
     }
     const auto grid = math::row_tile_grid<std::int32_t>(experts, c.max_rows, n, shape);
     compare_row_walks(on_device.as<std::int32_t>(), grid, workers, counts, counts + 1, nullptr);

@@ -51,50 +51,6 @@ TEST(TileOrder, IsABijectionForAnySize) {
   }
 }
 
-// 3 × 5 tiles in groups of two tile rows, two columns beside one another, by hand:
-//  0 1 4 5 8 | 2 3 6 7 9 / 14 13 12 11 10.
-constexpr std::int64_t kBeside[3][5] = {{0, 1, 4, 5, 8}, {2, 3, 6, 7, 9}, {14, 13, 12, 11, 10}};
-constexpr bool matches_beside() {
-  for (std::int64_t m = 0; m < 3; ++m) {
-    for (std::int64_t n = 0; n < 5; ++n) {
-      if (tile_index<std::int64_t>({m, n}, 3, 5, 2, 2) != kBeside[m][n]) return false;
-      if (!(tile_at<std::int64_t>(kBeside[m][n], 3, 5, 2, 2) == Coord{m, n})) return false;
-    }
-  }
-  return true;
-}
-static_assert(matches_beside());
-static_assert(tile_at<std::int32_t>(3, 2, 2, 2'000'000'000, 2'000'000'000) ==
-              TileCoord<std::int32_t>{1, 1});
-
-TEST(TileOrder, IsABijectionWithColumnsBesideOneAnother) {
-  for (std::int32_t beside = 1; beside <= 6; ++beside) {
-    for (std::int32_t m_tiles = 1; m_tiles <= 9; ++m_tiles) {
-      for (std::int32_t n_tiles = 1; n_tiles <= 11; ++n_tiles) {
-        for (const std::int32_t group_m : {1, 2, 4, 9, 100}) {
-          std::vector<int> seen(static_cast<std::size_t>(m_tiles) * n_tiles, 0);
-          for (std::int32_t i = 0; i < m_tiles * n_tiles; ++i) {
-            const auto at = tile_at(i, m_tiles, n_tiles, group_m, beside);
-            ASSERT_TRUE(at.m_tile >= 0 && at.m_tile < m_tiles && at.n_tile >= 0 &&
-                        at.n_tile < n_tiles);
-            ASSERT_EQ(tile_index(at, m_tiles, n_tiles, group_m, beside), i);
-            ++seen[static_cast<std::size_t>(at.m_tile) * n_tiles + at.n_tile];
-          }
-          for (const int count : seen) ASSERT_EQ(count, 1);
-        }
-      }
-    }
-  }
-}
-
-TEST(TileOrder, NeighboursShareRowsWhereColumnsAreBesideOneAnother) {
-  for (std::int32_t i = 0; i < 12 * 20; i += 2) {
-    const auto one = tile_at(i, 12, 20, 8, 2), other = tile_at(i + 1, 12, 20, 8, 2);
-    EXPECT_EQ(one.m_tile, other.m_tile) << i;
-    EXPECT_EQ(std::abs(one.n_tile - other.n_tile), 1) << i;
-  }
-}
-
 TEST(TileOrder, RunsDownAGroupThenSideways) {
   constexpr std::int64_t kMTiles = 11, kNTiles = 6, kGroup = 4;
   Coord before = tile_at<std::int64_t>(0, kMTiles, kNTiles, kGroup);

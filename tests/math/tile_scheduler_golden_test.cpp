@@ -17,7 +17,7 @@ namespace {
 struct GoldenCase {
   std::string name;
   std::int64_t max_rows = 0, n = 0, tile_m = 0, tile_n = 0, group_m = 0, few_m = 0, few_n = 0;
-  std::int64_t slim_n = 0, beside = 0, workers = 0;
+  std::int64_t slim_n = 0, workers = 0;
   std::vector<std::int32_t> offs;
   std::vector<std::string> tiles;
 };
@@ -44,17 +44,17 @@ std::vector<GoldenCase> read_cases() {
         fields.back() += c;
       }
     }
-    EXPECT_EQ(fields.size(), 13u) << line;
-    if (fields.size() != 13) continue;
+    EXPECT_EQ(fields.size(), 12u) << line;
+    if (fields.size() != 12) continue;
     GoldenCase c;
     c.name = fields[0];
     std::size_t next = 1;
     for (std::int64_t* number : {&c.max_rows, &c.n, &c.tile_m, &c.tile_n, &c.group_m, &c.few_m,
-                                 &c.few_n, &c.slim_n, &c.beside, &c.workers}) {
+                                 &c.few_n, &c.slim_n, &c.workers}) {
       *number = std::stoll(fields[next++]);
     }
-    c.offs = words<std::int32_t>(fields[11]);
-    c.tiles = words<std::string>(fields[12]);
+    c.offs = words<std::int32_t>(fields[10]);
+    c.tiles = words<std::string>(fields[11]);
     cases.push_back(c);
   }
   return cases;
@@ -71,12 +71,11 @@ std::string as_text(const RowTile<>& tile) {
 
 TEST(TileSchedulerGolden, HandCheckedLists) {
   const std::vector<GoldenCase> cases = read_cases();
-  ASSERT_EQ(cases.size(), 29u);
+  ASSERT_EQ(cases.size(), 28u);
   for (const GoldenCase& c : cases) {
     const auto num_experts = static_cast<std::int32_t>(c.offs.size());
-    const auto grid =
-        row_tile_grid(num_experts, c.max_rows, c.n,
-                      {c.tile_m, c.tile_n, c.group_m, c.few_m, c.few_n, c.slim_n, c.beside});
+    const auto grid = row_tile_grid(num_experts, c.max_rows, c.n,
+                                    {c.tile_m, c.tile_n, c.group_m, c.few_m, c.few_n, c.slim_n});
     std::vector<std::string> tiles;
     RowTileCursor cursor(CheckedSpan(c.offs), grid, c.workers, 0);
     while (cursor.valid()) {

@@ -94,8 +94,7 @@ class Coverage {
         grid_(row_tile_grid<Local>(num_experts_, c.max_rows, static_cast<Local>(c.n),
                                    {static_cast<Local>(c.tile_m), static_cast<Local>(c.tile_n),
                                     static_cast<Local>(c.group_m), static_cast<Local>(c.few_m),
-                                    static_cast<Local>(c.few_n), static_cast<Local>(c.slim_n),
-                                    static_cast<Local>(c.beside)})) {}
+                                    static_cast<Local>(c.few_n), static_cast<Local>(c.slim_n)})) {}
 
   void run(std::uint64_t seed) {
     const auto row_tiles =
@@ -202,10 +201,10 @@ class Coverage {
     const ReferenceSegment& segment = reference_.segments[static_cast<std::size_t>(tile.expert)];
     // Tiles of one expert and kind are contiguous, in the order of tile_order.hpp.
     const std::int64_t m_tiles = reference_.m_tiles[static_cast<std::size_t>(tile.expert)];
-    const std::int64_t local = kind == RowTileKind::few
-                                   ? tile.n_tile
-                                   : tile_index<std::int64_t>({tile.m_tile, tile.n_tile}, m_tiles,
-                                                              columns, case_.group_m, case_.beside);
+    const std::int64_t local =
+        kind == RowTileKind::few
+            ? tile.n_tile
+            : tile_index<std::int64_t>({tile.m_tile, tile.n_tile}, m_tiles, columns, case_.group_m);
     return ordinal == row->first_of_expert * columns + local && tile.half == (side >= 0) &&
            tile.row_begin == segment.begin + tile.row &&
            tile.segment_end == segment.begin + segment.rows && has_part(tile, *row, side);
@@ -264,8 +263,7 @@ TEST(TileScheduler, EveryTileOfEveryValidSegmentExactlyOnce) {
     ASSERT_FALSE(HasFatalFailure())
         << "case " << i << ": E " << c.offs.size() << ", M " << c.max_rows << ", tile " << c.tile_m
         << "x" << c.tile_n << ", few " << c.few_m << "x" << c.few_n << ", slim " << c.slim_n
-        << ", beside " << c.beside << ", workers " << c.num_workers
-        << (c.wrong ? ", wrong offsets" : "");
+        << ", workers " << c.num_workers << (c.wrong ? ", wrong offsets" : "");
   }
   // The generator must have made what this test is for.
   EXPECT_GT(wrong, 3000);

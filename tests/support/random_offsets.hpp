@@ -18,7 +18,7 @@ struct ScheduleCase {
   std::int64_t max_rows = 0;
   std::int64_t n = 0, tile_m = 0, tile_n = 0, group_m = 0;
   std::int64_t few_m = 0, few_n = 1;
-  std::int64_t slim_n = 0, beside = 1;
+  std::int64_t slim_n = 0;
   std::int64_t num_workers = 0;
   bool wrong = false;
 };
@@ -55,7 +55,6 @@ class ScheduleCases {
       c.slim_n = std::max<std::int64_t>(
           1, pick<std::int64_t, 4>({1, c.tile_n / 2, c.tile_n * 2 / 3, c.tile_n - 1}));
     }
-    c.beside = pick<std::int64_t, 5>({1, 1, 2, 3, 100});
     return c;
   }
 

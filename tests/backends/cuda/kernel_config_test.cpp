@@ -32,7 +32,7 @@ TEST(KernelConfig, NamesSayWhatIsCompiled) {
                              : c.wgrad                         ? "_wgrad_"
                                                                : "_rows_";
     name << (c.f32_out ? "f32" : "bf16") << what << c.tile_m << 'x' << c.tile_n;
-    if (!c.wgrad) name << (c.pairs ? "_pairs" : "") << (c.b_mn_major ? "_mn" : "_k");
+    if (!c.wgrad) name << (c.b_mn_major ? "_mn" : "_k");
     if (c.gather) name << "_gather";
     if (c.row_weights) name << "_weighted";
     EXPECT_EQ(instance.name, name.str());
@@ -77,7 +77,6 @@ TEST(KernelConfig, TallTiles) {
     const KernelConfig& c = instance.config;
     const math::RowTileShape<std::int32_t> shape = c.row_shape();
     EXPECT_EQ(shape.tall(), c.tall()) << instance.name;
-    EXPECT_EQ(shape.beside, c.pairs ? 2 : 1) << instance.name;
     if (!c.tall()) continue;
     ++tall;
     EXPECT_FALSE(c.wgrad || c.f32_out || c.epilogue != Epilogue::store) << instance.name;
@@ -89,7 +88,7 @@ TEST(KernelConfig, TallTiles) {
     EXPECT_LT(shape.few_m, kConsumerWarpgroups * kBlockRows)
         << "a tile has a block for the first, and what is less is a tile of few rows";
   }
-  EXPECT_EQ(tall, 4);
+  EXPECT_EQ(tall, 2);
 }
 
 TEST(KernelConfig, RegistersAreSharedOut) {

@@ -92,9 +92,6 @@ struct KernelConfig {
   Epilogue epilogue = Epilogue::store;
   bool gather = false;       ///< Rows of x lie anywhere: of swiglu's a, or of wgrad's b.
   bool row_weights = false;  ///< store: sums are multiplied by their row's before they are rounded.
-  /// Launched as clusters of two, which work on neighbouring columns: SMs that ask for the same
-  /// rows at the same time are served once. They share nothing else.
-  bool pairs = false;
 
   [[nodiscard]] MOESAIC_HD constexpr int rows_per_warpgroup() const {
     return tile_m / kConsumerWarpgroups;
@@ -119,8 +116,7 @@ struct KernelConfig {
             .group_m = group_m,
             .few_m = kFewRows,
             .few_n = kFewColumns,
-            .slim_n = tall() ? kSlimColumns : 0,
-            .beside = pairs ? 2 : 1};
+            .slim_n = tall() ? kSlimColumns : 0};
   }
   [[nodiscard]] MOESAIC_HD constexpr math::SmemMap smem() const {
     return math::smem_map(

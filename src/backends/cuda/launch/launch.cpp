@@ -5,8 +5,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <array>
-
 #include "backends/cuda/launch/cuda_error.hpp"
 
 namespace moesaic::backends::cuda::launch {
@@ -14,20 +12,17 @@ namespace {
 
 template <class Maps>
 void launch_with(const Instance& instance, Maps maps, KernelParams params, int ctas, void* stream) {
-  std::array<cudaLaunchAttribute, 2> attributes{};
   // The kernel waits for the grids before it by itself, after its prologue.
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {2, 1, 1};
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(ctas));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = static_cast<std::size_t>(instance.config.smem_bytes());
   config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = attributes.data();
-  // An odd number of CTAs has no pairs; they need none to be right.
-  config.numAttrs = instance.config.pairs && ctas % 2 == 0 ? 2 : 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
   void* arguments[] = {&maps, &params};
   check_cuda(cudaLaunchKernelExC(&config, instance.kernel(), arguments), "cudaLaunchKernelExC");
 }
