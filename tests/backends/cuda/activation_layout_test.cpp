@@ -68,8 +68,8 @@ TEST(PairedWidth, IsWholeBlocksOfBothParts) {
   EXPECT_EQ(paired_width(256), 512);
 }
 
-/// What load_paired_lines() of producer.cuh brings: line of the CTA's b -> (second part, column of
-/// H).
+/// What load_paired_lines() of stage_loads.cuh brings: line of the CTA's b -> (second part, column
+/// of H).
 std::vector<std::pair<bool, int>> lines_of(int lines, int first, int pairs) {
   std::vector<std::pair<bool, int>> all;
   for (int pair = 0; pair < pairs; ++pair) {

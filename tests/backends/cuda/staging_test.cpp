@@ -150,7 +150,7 @@ TEST(StageCopies, OfFewRowsAndOfHalvesStayInTheirStageAndApart) {
     const math::SmemMap map = c.smem();
     for (const PanelCopy copy : {PanelCopy::whole, PanelCopy::single}) {
       for (int stage = 0; stage < c.stages; ++stage) {
-        // The bytes are what producer.cuh lets the stage's barrier expect.
+        // The bytes are what stage_loads.cuh lets the stage's barrier expect.
         if (!c.tall()) {
           const std::vector<Box> half = half_boxes(c, copy, stage);
           EXPECT_EQ(bytes_of(half), map.a_bytes + map.b_bytes / 2) << instance.name;
