@@ -8,6 +8,7 @@ import torch
 
 import ep_torch_moe as moe
 from moesaic.torch import ep
+from torch_device import compare
 
 BF16 = torch.bfloat16
 # Of an element, against it and what is usual beside it: some roundings to BF16 more in one arm than in the other.
@@ -50,21 +51,6 @@ class GivenRoutes(ep.MoELayer):
 
     def route(self, tokens):
         return self.probs_of(tokens, self.router.weight)
-
-
-def compare(pairs, tolerance):
-    """(got, wanted) pairs -> elements, mismatches and the worst share of the tolerance."""
-    elements, mismatches, worst = 0, 0, 0.0
-    for got, want in pairs:
-        got, want = got.detach().float(), want.detach().float()
-        elements += want.numel()
-        if got.shape != want.shape or not want.numel():
-            mismatches += want.numel()
-            continue
-        share = (got - want).abs() / (tolerance * (want.pow(2).mean().sqrt() + want.abs()).clamp_min(1e-30))
-        mismatches += int((~(share <= 1)).sum())
-        worst = max(worst, float(share.nan_to_num(float("inf")).max()))
-    return {"elements": elements, "mismatches": mismatches, "worst_element": worst}
 
 
 class Site:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch_arm.py needs of PyTorch: operands, a check, times behind a gate, clocks through NVML where it is."""
+"""What torch_arm.py and compare_torch.py need of PyTorch: operands, checks, times behind a gate, clocks through NVML where it is."""
 import functools
 import math
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -72,6 +73,70 @@ class Looks:
                         "temp_c": list(temp), "reasons": list(reasons)}
 
 
+def power_limit_w(uuid):
+    """The limit that the driver holds the device to, through NVML or else nvidia-smi; None without either."""
+    nvml, handle = nvml_device(uuid)
+    if nvml is not None:
+        return round(nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000)
+    try:
+        done = subprocess.run(["nvidia-smi", f"--id={uuid}", "--query-gpu=power.limit", "--format=csv,noheader,nounits"],
+                              capture_output=True, text=True, check=True)
+        return round(float(done.stdout))
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return None
+
+
+def sampled_rows(offs):
+    """(expert, rows) for every expert that has some; `offs`: end rows, on the host."""
+    begin = 0
+    for expert, end in enumerate(offs):
+        count = min(ROWS_PER_EXPERT, end - begin)
+        if count:
+            yield expert, torch.linspace(begin, end - 1, count).round().long()
+        begin = end
+
+
+class BoundCheck:
+    """Products against sums in double precision, by the bound of moesaic's contract.
+
+    All of it on the device, which is waited for once."""
+
+    def __init__(self, device):
+        self.elements = 0
+        self.mismatches = torch.zeros((), dtype=torch.int64, device=device)
+        self.worst = torch.zeros((), dtype=torch.float64, device=device)
+
+    def add(self, got, a, b):
+        """got [r, n], BF16 or FP32, against a [r, k] times b [k, n]."""
+        a, b = a.double(), b.double()
+        want, sums = a @ b, a.abs() @ b.abs()
+        significant_bits = 8 if got.dtype == torch.bfloat16 else 24
+        half_ulp = torch.exp2(torch.floor(torch.log2(want.abs().clamp_min(2.0 ** -126))) - significant_bits)
+        share = (got.double() - want).abs() / (64 * 2.0 ** -24 * sums + half_ulp)
+        self.elements += share.numel()
+        self.mismatches += (~(share <= 1)).sum()
+        self.worst = torch.maximum(self.worst, share.nan_to_num(math.inf).max())
+
+    def result(self):
+        return {"worst_element": float(self.worst), "elements": self.elements, "mismatches": int(self.mismatches)}
+
+
+def compare(pairs, tolerance):
+    """(got, wanted) pairs -> elements, mismatches and the worst share of the tolerance, which is of an element and of what is usual
+    beside it."""
+    elements, mismatches, worst = 0, 0, 0.0
+    for got, want in pairs:
+        got, want = got.detach().float(), want.detach().float()
+        elements += want.numel()
+        if got.shape != want.shape or not want.numel():
+            mismatches += want.numel()
+            continue
+        share = (got - want).abs() / (tolerance * (want.pow(2).mean().sqrt() + want.abs()).clamp_min(1e-30))
+        mismatches += int((~(share <= 1)).sum())
+        worst = max(worst, float(share.nan_to_num(float("inf")).max()))
+    return {"elements": elements, "mismatches": mismatches, "worst_element": worst}
+
+
 class Device:
     """One device with the operands of the case at hand: x [M, K], w [E, N, K], offs."""
 
@@ -93,7 +158,7 @@ class Device:
         return {"kind": "cuda", "name": properties.name, "cc": 10 * properties.major + properties.minor,
                 "sms": properties.multi_processor_count, "l2_bytes": getattr(properties, "L2_cache_size", 0),
                 "driver": next((word for word in words if word.count(".") == 2 and word.replace(".", "").isdigit()), ""),
-                "ecc": None, "power_limit_w": None, "peak": None}
+                "ecc": None, "power_limit_w": power_limit_w(self.uuid()), "peak": None}
 
     def prepare(self, case):
         """Operands drawn as ours are, N(0, 1) and N(0, 0.02), by another generator; kept while the shape stays."""
@@ -115,34 +180,23 @@ class Device:
         self.y = GROUPED_MM(self.x, self.w.transpose(-2, -1), offs=self.offs)
 
     def check(self, case):
-        """Sampled rows of every expert against sums in double precision, by the bound of moesaic's contract.
-
-        All of it on the device, which is waited for once."""
+        """Sampled rows of every expert."""
         self.call()
-        elements, begin = 0, 0
-        mismatches = torch.zeros((), dtype=torch.int64, device=self.name)
-        worst = torch.zeros((), dtype=torch.float64, device=self.name)
-        for expert, end in enumerate(self.host_offs):
-            count = min(ROWS_PER_EXPERT, end - begin)
-            if count:
-                index = torch.linspace(begin, end - 1, count).round().long().to(self.name)
-                a, b = self.x[index].double(), self.w[expert].double()
-                want, sums = a @ b.t(), a.abs() @ b.abs().t()
-                got = self.y[index].double()
-                half_ulp = torch.exp2(torch.floor(torch.log2(want.abs().clamp_min(2.0 ** -126))) - 8)
-                share = (got - want).abs() / (64 * 2.0 ** -24 * sums + half_ulp)
-                elements += share.numel()
-                mismatches += (~(share <= 1)).sum()
-                worst = torch.maximum(worst, share.nan_to_num(math.inf).max())
-            begin = end
-        return {"worst_element": float(worst), "elements": elements, "mismatches": int(mismatches)}
+        check = BoundCheck(self.name)
+        for expert, rows in sampled_rows(self.host_offs):
+            rows = rows.to(self.name)
+            check.add(self.y[rows], self.x[rows], self.w[expert].t())
+        return check.result()
 
     def synchronize(self):
         if self.cuda:
             torch.cuda.synchronize()
 
+    def uuid(self):
+        return f"GPU-{getattr(torch.cuda.get_device_properties(0), 'uuid', '')}" if self.cuda else ""
+
     def looks(self):
-        return Looks(f"GPU-{getattr(torch.cuda.get_device_properties(0), 'uuid', '')}" if self.cuda else "")
+        return Looks(self.uuid())
 
     def timed(self, pieces):
         """Seconds of every piece, all of them behind one gate on a GPU."""
@@ -176,34 +230,40 @@ class Device:
         torch.cuda.synchronize()
         return [before.elapsed_time(after) / 1000 for before, after in events], enqueued
 
+    def warm_ups(self, asked):
+        return asked if self.cuda else min(2, asked)
+
     def burst(self, timing):
         looks = self.looks()
-        warm_ups = timing["warm_ups"] if self.cuda else min(2, timing["warm_ups"])
+        warm_ups = self.warm_ups(timing["warm_ups"])
         seconds = self.timed([self.call] * (warm_ups + timing["samples"]))[warm_ups:]
         clocks, _ = looks.stop()
         return {"samples_s": seconds, "gated": self.cuda, "clocks": clocks, "telemetry": None}
 
-    def unit(self, calls):
+    def unit(self, call, calls):
         """`calls` calls without a gap: a CUDA graph on a GPU."""
         if not self.cuda:
-            return lambda: [self.call() for _ in range(calls)]
+            return lambda: [call() for _ in range(calls)]
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for _ in range(calls):
-                self.call()
+                call()
         return graph.replay
 
-    def sustained(self, timing):
-        first = self.timed([self.call] * (timing["warm_ups"] + 1))
-        calls = max(1, min(20000, round(timing["unit_s"] / first[-1])))
-        unit = self.unit(calls)
-        pilot = self.timed([unit] * math.ceil(timing["pilot_s"] / (calls * first[-1])))
-        unit_seconds = sum(pilot) / len(pilot)
+    def regions(self, unit, unit_seconds, timing):
+        """Conditioning, then measurement, without a gap: seconds of every measured unit, their "clocks" and "telemetry"."""
         conditioning = math.ceil(1.05 * timing["conditioning_s"] / unit_seconds)
         measured = max(5, math.ceil(1.05 * timing["measured_s"] / unit_seconds))
         looks = self.looks()
         seconds = self.timed([unit] * (conditioning + measured))[conditioning:]
-        clocks, telemetry = looks.stop(sum(seconds))
+        return (seconds, *looks.stop(sum(seconds)))
+
+    def sustained(self, timing):
+        first = self.timed([self.call] * (timing["warm_ups"] + 1))
+        calls = max(1, min(20000, round(timing["unit_s"] / first[-1])))
+        unit = self.unit(self.call, calls)
+        pilot = self.timed([unit] * math.ceil(timing["pilot_s"] / (calls * first[-1])))
+        seconds, clocks, telemetry = self.regions(unit, sum(pilot) / len(pilot), timing)
         return {"samples_s": [second / calls for second in seconds], "calls_per_sample": calls, "gated": self.cuda, "clocks": clocks,
                 "telemetry": telemetry}
 
