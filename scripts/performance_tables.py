@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """For maintainers: writes the tables of docs/guide/performance.md from a recording beside PyTorch.
 
-Recordings lie in bench/results/ (schema moesaic.compare/1). Rows of `moesaic bench` (moesaic.bench/1) are another
+Recordings are made by scripts/compare_torch.py and lie in bench/results/ (schema moesaic.compare/1). Rows of `moesaic bench` (moesaic.bench/1) are another
 schema: they are read as they are, see docs/guide/cli.md.
 
     scripts/performance_tables.py bench/results/FILE.jsonl   # rewrites the page between its markers, in place
@@ -23,6 +23,15 @@ BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 READ_BYTES_PER_S = 4.57e12
 DENSE_FLOPS = 804e12
 EXPERTS = 16
+
+
+def stream_seconds(active_experts, rows, n, k):
+    """Reading the weights of active experts and x, and writing y, once."""
+    return 2.0 * (active_experts * n * k + rows * (n + k)) / READ_BYTES_PER_S
+
+
+def dense_seconds(rows, n, k):
+    return 2.0 * rows * n * k / DENSE_FLOPS
 
 
 def fail(message):
@@ -82,8 +91,7 @@ def forward(rows, width):
             continue
         m = int(match.group(1))
         us = rows[case]["us"]
-        once = 2.0 * (EXPERTS * width * width + 2 * m * width)  # bytes of weights, x and y
-        floor = 1e6 * max(once / READ_BYTES_PER_S, 2.0 * m * width * width / DENSE_FLOPS)
+        floor = 1e6 * max(stream_seconds(EXPERTS, m, width, width), dense_seconds(m, width, width))
         here = f"fwd {width} M={m} vs "
         out.append([f"{m:,}", number(us), number(rows[case]["tflops"]), f"{floor / us:.2f}", ratio(rows, case),
                     ratio(rows, here + "bmm1.25"), ratio(rows, here + "dense"), ratio(rows, here + "loop")])
@@ -184,4 +192,5 @@ def main():
         print(f"{PAGE}: tables {'as before' if new == page else 'rewritten'}, from {name}")
 
 
-main()
+if __name__ == "__main__":
+    main()
