@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""For maintainers: writes the tables of docs/guide/performance.md from a recording beside PyTorch.
+"""For maintainers: writes the tables of docs/guide/performance.md and README.md from a recording beside PyTorch.
 
 Recordings are made by scripts/compare_torch.py and lie in bench/results/ (schema moesaic.compare/1). Rows of `moesaic bench` (moesaic.bench/1) are another
 schema: they are read as they are, see docs/guide/cli.md.
 
-    scripts/performance_tables.py bench/results/FILE.jsonl   # rewrites the page between its markers, in place
-    scripts/performance_tables.py --check    # exit 1 if the page is not what the rows it names say
+    scripts/performance_tables.py bench/results/FILE.jsonl   # rewrites both pages between their markers, in place
+    scripts/performance_tables.py --check    # exit 1 if a page is not what the rows that performance.md names say
 """
 import argparse
 import json
@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/guide/performance.md"
+README = ROOT / "README.md"
 SCHEMA = "moesaic.compare/1"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
@@ -163,33 +164,56 @@ def tables(rows, path):
     return "\n\n".join(parts)
 
 
+def circumstances_of(rows):
+    first = next(iter(rows.values()))
+    device, tools = first["device"], first["toolchain"]
+    return f"One {device['name']}, driver {device['driver']}, CUDA {tools['cuda']}, PyTorch {tools['torch'].split('+')[0]}, {first['date']}"
+
+
+def readme_table(rows):
+    """The forward product of the README: the widest one, less columns."""
+    matches = (re.fullmatch(r"fwd 4096 M=(\d+) vs torch", case) for case in rows)
+    found = [(int(match[1]), match[0]) for match in matches if match]
+    return circumstances_of(rows) + ":\n\n" + table(
+        ["rows", "µs", "TFLOP/s", "PyTorch `grouped_mm` ÷ ours", "padded batch, 1.25 × ÷ ours"],
+        [[f"{m:,}", number(rows[case]["us"]), number(rows[case]["tflops"]), ratio(rows, case),
+          ratio(rows, f"fwd 4096 M={m} vs bmm1.25")] for m, case in found])
+
+
+def between_markers(path):
+    """Text before, between and after the markers of a page."""
+    text = path.read_text(encoding="utf-8")
+    before, found, rest = text.partition(BEGIN)
+    inside, found_end, after = rest.partition(END)
+    if not (found and found_end):
+        fail(f"{path}: expected the markers «{BEGIN}» and «{END}»")
+    return before, inside, after
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="?", help="by default the file that the page names")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if the page is not up to date")
     options = parser.parse_args()
-    page = PAGE.read_text(encoding="utf-8")
-    before, found, rest = page.partition(BEGIN)
-    _, found_end, after = rest.partition(END)
-    if not (found and found_end):
-        fail(f"{PAGE}: expected the markers «{BEGIN}» and «{END}»")
-    named = re.search(r"From `(\S+)`", rest)
+    pages = {path: between_markers(path) for path in (PAGE, README)}
+    named = re.search(r"From `(\S+)`", pages[PAGE][1])
     if not options.results and named is None:
         fail(f"{PAGE}: names no file of rows; pass one")
     results = options.results or str(ROOT / named.group(1))
     rows = read_rows(results)
     name = name_in_checkout(results)
     try:
-        text = tables(rows, name)
+        texts = {PAGE: tables(rows, name), README: readme_table(rows)}
     except KeyError as error:
         fail(f"{results}: expected all cases and fields of a recording, but {error} is missing")
-    new = f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
-    if options.check:
-        if new != page:
-            fail(f"{PAGE}: not what {name} says; run scripts/performance_tables.py {name}")
-    else:
-        PAGE.write_text(new, encoding="utf-8")
-        print(f"{PAGE}: tables {'as before' if new == page else 'rewritten'}, from {name}")
+    for path, (before, inside, after) in pages.items():
+        new = f"\n\n{texts[path]}\n\n"
+        if options.check:
+            if new != inside:
+                fail(f"{path}: not what {name} says; run scripts/performance_tables.py {name}")
+            continue
+        path.write_text(f"{before}{BEGIN}{new}{END}{after}", encoding="utf-8")
+        print(f"{path}: tables {'as before' if new == inside else 'rewritten'}, from {name}")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,9 @@ class PerformanceTablesTest(unittest.TestCase):
         for name in ("scripts", "docs/guide", "bench/results"):
             (self.root / name).mkdir(parents=True)
         shutil.copy(SCRIPT, self.root / "scripts")
-        self.page = self.root / "docs/guide/performance.md"
-        self.page.write_text("Top\n<!-- tables: begin -->\n<!-- tables: end -->\nEnd\n", encoding="utf-8")
+        self.page, self.readme = self.root / "docs/guide/performance.md", self.root / "README.md"
+        for page in (self.page, self.readme):
+            page.write_text("Top\n<!-- tables: begin -->\n<!-- tables: end -->\nEnd\n", encoding="utf-8")
 
     def rows(self, text, name="bench/results/rows.jsonl"):
         path = self.root / name
@@ -53,8 +54,13 @@ class PerformanceTablesTest(unittest.TestCase):
         page = self.page.read_text(encoding="utf-8")
         self.assertTrue(page.startswith("Top\n") and page.endswith("End\n"))
         self.assertIn("| 64 | 131 | 16.3 |", page)
+        readme = self.readme.read_text(encoding="utf-8")
+        self.assertIn("One GPU, driver 580, CUDA 13.0, PyTorch 2.11, 2026-11-30:", readme)
+        self.assertIn("| 64 | 131 | 16.3 | 1.42 | – |", readme)
         self.assertIn("as before", self.script(rows).stdout)
         self.assertEqual(self.script("--check").returncode, 0)
+        self.readme.write_text(readme.replace("131", "113"), encoding="utf-8")
+        self.assertIn("README.md: not what", self.script("--check").stderr)
 
     def test_files_that_cannot_be_read(self):
         self.refused(self.root / "absent.jsonl", words=("absent.jsonl", "No such file"))
