@@ -17,12 +17,14 @@ class BenchEp(CliTest):
         return [json.loads(line) for line in done.out.splitlines()]
 
     def test_rows(self):
-        rows = self.rows("--routing", "uniform,zipf:2", "--nblocks", "0,3")
+        rows = self.rows("--routing", "uniform,zipf:2", "--nblocks", "0,3", "--seed", 5)
         operations = [row["operation"] for row in rows if row["nblocks"] == 3 and row["routing"]["name"] == "uniform"]
         self.assertIn("dispatch_put", operations)
         self.assertEqual(len(rows), 4 * len(operations))
         for row in rows:
             self.assertEqual(row["schema"], "moesaic.bench_ep/1")
+            self.assertRegex(row["date"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+            self.assertEqual(row["routing"]["seed"], 5)
             self.assertEqual((row["device"]["ranks"], row["device"]["transport"]), (2, "simulated"))
             self.assertGreater(row["check"]["elements"], 0)
             self.assertEqual(row["check"]["mismatches"], 0)

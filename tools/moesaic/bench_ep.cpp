@@ -33,6 +33,7 @@ std::string ep_row(const EpCase& one, const EpSite& site, const DeviceInfo& devi
   const BuildInfo build = build_info();
   const ExpertParallelProblem& problem = site.exchange().problem();
   return json_line({{"schema", "moesaic.bench_ep/1"},
+                    {"date", utc_now()},
                     {"git", {{"sha", build.git_sha}, {"dirty", build.git_dirty}}},
                     {"command", command},
                     {"device",
@@ -51,6 +52,7 @@ std::string ep_row(const EpCase& one, const EpSite& site, const DeviceInfo& devi
                       {"max_rows", site.exchange().max_rows()}}},
                     {"routing",
                      {{"name", one.routing},
+                      {"seed", one.seed},
                       {"routes", one.traffic.routes},
                       {"dropped_routes", one.traffic.dropped_routes},
                       {"max_rows_used", one.traffic.max_rows_used},

@@ -13,6 +13,7 @@ namespace moesaic::cli {
 
 struct EpCase {
   std::string routing, operation;
+  std::uint64_t seed = 0;  ///< Of the routing.
   int nblocks = 0;
   std::vector<double> median_seconds;  ///< Of each process.
   std::int64_t samples = 0, warm_ups = 0;

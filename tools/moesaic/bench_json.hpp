@@ -16,6 +16,9 @@ nlohmann::ordered_json bench_json(const BenchCase& one, const BenchSetting& sett
 /// What the activations of a layer take.
 nlohmann::ordered_json memory_json(const MlpMemory& memory);
 
+/// "2026-11-30T16:16:05Z".
+std::string utc_now();
+
 /// One line without a newline; bytes that are no UTF-8 are replaced.
 std::string json_line(const nlohmann::ordered_json& json);
 

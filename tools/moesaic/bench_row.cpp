@@ -20,14 +20,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kSchema = "moesaic.bench/1";
 
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::array<char, 32> text{};
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc)};
-}
-
 Json cpu_json() {
   const CpuInfo cpu = cpu_info();
   return {
@@ -159,6 +151,14 @@ std::string key_of(const Json& device_name, const Json& problem, const Json& off
 }
 
 }  // namespace
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc)};
+}
 
 nlohmann::ordered_json bench_json(const BenchCase& one, const BenchSetting& setting) {
   const BuildInfo build = build_info();

@@ -53,6 +53,7 @@ ExitCode cmd_bench_ep(const Options& options) {
       for (const std::string& operation : site.operations()) {
         EpCase one;
         one.routing = routing.name;
+        one.seed = flags.seed;
         one.operation = operation;
         one.nblocks = nblocks;
         one.samples = flags.samples;
