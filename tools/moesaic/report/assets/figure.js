@@ -158,11 +158,13 @@ moesaic.printable = function() {
     for (const plot of plots()) {
       const height = plot.layout.height;
       before.set(plot, height);
-      Plotly.relayout(plot, {
+      const paper = {
         width: kWidth,
         height: height > kTall ? height : Math.round(height * kShare),
         autosize: false
-      });
+      };
+      Plotly.relayout(plot, paper);
+      Plotly.relayout(plot, paper);  // a legend that wraps anew gets its room at the next one
     }
   });
   window.addEventListener('afterprint', () => {
