@@ -19,6 +19,37 @@ def bench_row(**changes):
     return row
 
 
+def exchange_row(operation="dispatch_put", nblocks=0, ranks=2, transport="nvshmem", **changes):
+    """A row of `moesaic bench ep`."""
+    row = {"schema": "moesaic.bench_ep/1", "git": {"sha": "0123456789ab", "dirty": False},
+           "device": {"name": "made up", "ranks": ranks, "transport": transport, "driver": "0.0", "cuda": ""},
+           "problem": {"dtype": "bf16", "experts": 8, "topk": 2, "tokens": 64, "d": 32, "capacity_factor_millionths": 1250000},
+           "routing": {"name": "uniform", "routes": 128, "dropped_routes": 0}, "operation": operation, "nblocks": nblocks,
+           "timing": {"median_s": [0.001, 0.002], "slowest_s": 0.002},
+           "derived": {"remote_bytes": 4096, "remote_bytes_per_second": 2048000.0}, "check": {"elements": 8, "mismatches": 0}}
+    row.update(changes)
+    return row
+
+
+def arm_row(arm="moesaic", comparison="exchange", dispatch="direct", **changes):
+    """A row of scripts/ep_torch_arm.py."""
+    row = exchange_row(schema="moesaic.ep_arm/1", comparison=comparison, arm=arm, derived={"ratio_to_moesaic": 1.0}, **changes)
+    del row["operation"], row["nblocks"], row["routing"]["dropped_routes"]
+    row["problem"] = {**row["problem"], **({"dispatch": dispatch} if dispatch else {}), **({"h": 48} if comparison == "layer" else {})}
+    return row
+
+
+def without(row, path):
+    """The row without the field at "timing.slowest_s"."""
+    *folders, name = path.split(".")
+    row = json.loads(json.dumps(row))
+    inner = row
+    for folder in folders:
+        inner = inner[folder]
+    del inner[name]
+    return row
+
+
 def lines(*rows):
     return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -188,6 +219,74 @@ class Results(ReportTest):
         self.assertEqual(predicted["bound_s"], layer["roofline_s"])
         self.assertNotIn("predicted", results["files"][0]["rows"][1])
         self.assertEqual([figure["kind"] for figure in results["figures"]], ["bench", "roofline", "predicted"])
+
+
+class Exchange(ReportTest):
+    """Rows between ranks: `bench ep` and ep_torch_arm.py."""
+
+    COMMON = ("git.sha", "device.name", "device.ranks", "device.transport", "problem.dtype", "problem.experts", "problem.topk", "problem.tokens",
+              "problem.d", "problem.capacity_factor_millionths", "routing.name", "routing.routes", "timing.median_s", "timing.slowest_s")
+
+    def refuse_row(self, row, *words):
+        self.no(self.write("rows.jsonl", lines(exchange_row(), arm_row(), row)), words=("rows.jsonl:3", *words))
+
+    def figures(self, *rows):
+        """[(kind, ranks, transport, rows of every set, superseded)]"""
+        figures = self.page(self.write("rows.jsonl", lines(*rows)))["results"]["figures"]
+        return [(f["kind"], f["ranks"], f["transport"], [s["rows"] for s in f["sets"]], sum(s["superseded"] for s in f["sets"])) for f in figures]
+
+    def test_a_field_that_is_missing_is_named(self):
+        for row, own in ((exchange_row(), ("operation", "nblocks", "routing.dropped_routes", "derived.remote_bytes", "derived.remote_bytes_per_second")),
+                         (arm_row(comparison="layer"), ("comparison", "arm", "derived.ratio_to_moesaic", "problem.h"))):
+            for path in (*self.COMMON, *own):
+                with self.subTest(schema=row["schema"], path=path):
+                    self.refuse_row(without(row, path), path + ":", "none")
+
+    def test_a_field_of_another_kind_is_named(self):
+        self.refuse_row(exchange_row(schema="moesaic.bench_ep/2"), "schema", "moesaic.bench_ep/1, moesaic.ep_arm/1", "moesaic.bench_ep/2")
+        self.refuse_row(exchange_row(ranks=0), "device.ranks", "a whole number from 1 to 2^53", "0")
+        self.refuse_row(exchange_row(ranks=1.5), "device.ranks", "1.5")
+        self.refuse_row(exchange_row(ranks=2 ** 63), "device.ranks", "9223372036854775808")
+        self.refuse_row(exchange_row(transport="mail"), "device.transport", "nvshmem, simulated", "mail")
+        self.refuse_row(exchange_row(nblocks=-1), "nblocks", "from 0", "-1")
+        self.refuse_row(exchange_row(operation=7), "operation", "a text", "7")
+        for median in (0.001, [], [0.001, 0], [0.001, "0.002"], None):
+            self.refuse_row(exchange_row(timing={"median_s": median, "slowest_s": 0.002}), "timing.median_s", "a list of numbers above 0")
+        self.refuse_row(exchange_row(timing={"median_s": [1], "slowest_s": 0}), "timing.slowest_s", "above 0")
+        self.refuse_row(exchange_row(derived={"remote_bytes": -1, "remote_bytes_per_second": 0}), "derived.remote_bytes", "from 0 on", "-1")
+        self.refuse_row(arm_row(comparison="nothing"), "comparison", "exchange, layer", "nothing")
+        self.refuse_row(arm_row(dispatch="by mail"), "problem.dispatch", "direct, fan_out", "by mail")
+
+    def test_rows_without_a_passed_check_are_left_out_and_said(self):
+        wrong = {"elements": 8, "mismatches": 1}
+        result = self.fine("report", self.write("rows.jsonl", lines(exchange_row(), exchange_row(check=wrong), arm_row(check=wrong))), *self.plotly, "-o", "-")
+        self.assertIn("rows.jsonl: 2 rows without a passed check are left out", result.err)
+        file = self.data(result.out)["results"]["files"][0]
+        self.assertEqual((len(file["rows"]), file["unchecked"]), (1, 2))
+
+    def test_a_file_of_another_name_is_known_by_its_first_line(self):
+        for row in (exchange_row(), arm_row()):
+            data = self.page(self.write("rows.txt", lines(row)))
+            self.assertEqual(len(data["results"]["files"][0]["rows"]), 1)
+
+    def test_numbers_of_ranks_and_transports_never_share_a_figure(self):
+        rows = [exchange_row(), exchange_row(ranks=4), exchange_row(ranks=16), exchange_row(transport="simulated"), arm_row(ranks=4), arm_row()]
+        self.assertEqual(self.figures(*rows), [("ep", 2, "nvshmem", [[0]], 0), ("ep", 2, "simulated", [[3]], 0), ("ep", 4, "nvshmem", [[1]], 0),
+                                               ("ep", 16, "nvshmem", [[2]], 0), ("ep_arm", 2, "nvshmem", [[5]], 0), ("ep_arm", 4, "nvshmem", [[4]], 0)])
+
+    def test_a_sweep_takes_two_numbers_of_blocks_and_rows_that_move(self):
+        still = {"remote_bytes": 0, "remote_bytes_per_second": 0.0}
+        maps = [exchange_row("route_maps", nblocks, derived=still) for nblocks in (0, 32)]
+        self.assertEqual([kind for kind, *_ in self.figures(*maps)], ["ep"])
+        self.assertEqual([kind for kind, *_ in self.figures(exchange_row(), exchange_row("gather_get"))], ["ep"])
+        self.assertEqual(self.figures(*maps, exchange_row(), exchange_row(nblocks=32)),
+                         [("ep", 2, "nvshmem", [[0, 1, 2, 3]], 0), ("ep_blocks", 2, "nvshmem", [[2, 3]], 0)])
+
+    def test_the_last_row_of_a_case_counts(self):
+        routing = {"name": "uniform", "seed": 2, "routes": 128, "dropped_routes": 0}
+        self.assertEqual(self.figures(exchange_row(), exchange_row(), exchange_row("gather_get"), exchange_row(routing=routing)), [("ep", 2, "nvshmem", [[1, 2, 3]], 1)])
+        # Rows from before there was a choice dispatched directly.
+        self.assertEqual(self.figures(arm_row(dispatch=None), arm_row(dispatch="fan_out"), arm_row(), arm_row("torch")), [("ep_arm", 2, "nvshmem", [[2, 1, 3]], 1)])
 
 
 if __name__ == "__main__":

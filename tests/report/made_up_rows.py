@@ -168,6 +168,52 @@ def bench(sizes=(4096, 16384), width=4096, experts=16, factor=1.0):
             yield made
 
 
+EXCHANGE = {"route_maps": 0, "dispatch_put": 300e9, "dispatch_put_fan_out": 200e9, "combine_get_fused": 250e9}  # bytes/s with 64 blocks
+
+
+def exchange_row(schema, ranks, routing, seconds, transport="nvshmem", tokens=1024, **extra):
+    """What rows of both schemas of the exchange between ranks have: the slowest rank is the last, by 10 % over the first."""
+    return {"schema": schema, "date": "2026-01-02T03:04:05Z", "git": {"sha": "0123456789ab", "dirty": False}, "command": "made up",
+            "device": {"name": "Made-up GPU", "ranks": ranks, "transport": transport, "driver": "0.0", "cuda": "CUDA 13.0"},
+            "problem": {"dtype": "bf16", "experts": 64, "topk": 8, "tokens": tokens, "d": 4096, "capacity_factor_millionths": 1250000, "max_rows": 10240},
+            "routing": {"name": routing, "seed": 1, "routes": 8192, "dropped_routes": 0},
+            "timing": {"warm_ups": 5, "samples": 20, "median_s": [seconds / 1.1] * (ranks - 1) + [seconds], "slowest_s": seconds},
+            "check": {"reference": "made up", "elements": 1024, "mismatches": 0}, **extra}
+
+
+def exchange(ranks=2, blocks=(0, 16, 64), routings=("uniform", "zipf:1"), factor=1.0, **extra):
+    """Rows of `bench ep`: the rate grows with the thread blocks up to 64, which is also what 0 takes; zipf:1 is half as fast."""
+    for routing in routings:
+        for nblocks in blocks:
+            for operation, rate in EXCHANGE.items():
+                rate = rate * (nblocks or 64) / 64 / factor / (1 if routing == "uniform" else 2)
+                moved = 10_000_000 if rate else 0
+                made = exchange_row("moesaic.bench_ep/1", ranks, routing, moved / rate if rate else 3e-5, **extra)
+                made.update(implementation="made/up/rowwise", operation=operation, nblocks=nblocks,
+                            derived={"remote_bytes": moved, "remote_bytes_per_second": rate})
+                if routing != "uniform":
+                    made["routing"].update(routes=6144, dropped_routes=2048)
+                yield made
+
+
+def exchange_arms(ranks=2, forms=("direct", "fan_out"), factor=1.0):
+    """Rows of ep_torch_arm.py: PyTorch takes 4 and 3 times as long as direct dispatch, fan-out half of that; a form of None is not said."""
+    for form in forms:
+        for comparison, arms in (("exchange", {"moesaic": 1, "torch": 4, "torch_lean": 3}), ("layer", {"moesaic": 10, "torch": 15})):
+            own = arms["moesaic"] * (0.5 if form == "fan_out" else 1)
+            for arm, times in arms.items():
+                seconds = 1e-3 * factor * (own if arm == "moesaic" else times)
+                made = exchange_row("moesaic.ep_arm/1", ranks, "uniform", seconds)
+                made.update(comparison=comparison, arm=arm, implementation=f"made/up/{arm}", derived={"ratio_to_moesaic": seconds / (1e-3 * factor * own)})
+                del made["routing"]["dropped_routes"]
+                if form:
+                    made["problem"]["dispatch"] = form
+                if comparison == "layer":
+                    made["problem"].update(h=1536, order="up_gate")
+                yield made
+
+
 def everything(factor=1.0):
-    for make in (sweep(factor=factor), sweep("fig71", factor=factor, sizes=(4096, 16384, 262144), width=2048), table44(), fig40(), fig72(), fig73(), skew(), bench(factor=factor)):
+    for make in (sweep(factor=factor), sweep("fig71", factor=factor, sizes=(4096, 16384, 262144), width=2048), table44(), fig40(), fig72(), fig73(), skew(), bench(factor=factor),
+                 exchange(factor=factor), exchange_arms(factor=factor)):
         yield from make

@@ -32,6 +32,10 @@ if "got none at" in subprocess.run([BINARY, "report", "counts:1", "-o", "-"], ca
     skip("no plotly.min.js where the build looked for it")
 
 
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
 class PageTest(unittest.TestCase):
     """One browser for a class; every test closes with a look at what its pages complained about."""
 
@@ -104,3 +108,19 @@ class PageTest(unittest.TestCase):
 
     def data(self, page):
         return json.loads(page.locator("#moesaic-data").text_content())
+
+    def traces(self, page, figure, axis=None):
+        """Name and points of the traces of a figure, those of its left or first plot unless `axis` says which."""
+        data = page.evaluate(f"document.getElementById('{figure}-plot').data.map((t) => ({{name: t.name, mode: t.mode || '', xaxis: t.xaxis || 'x', x: t.x, y: t.y}}))")
+        return [trace for trace in data if trace["xaxis"] == (axis or "x")]
+
+    def trace(self, page, figure, name, axis=None):
+        return next(one for one in self.traces(page, figure, axis) if one["name"] == name and one["mode"] != "lines")
+
+    def all_near(self, values, wanted, places=9):
+        self.assertGreater(len(values), 0)
+        for value in values:
+            self.assertAlmostEqual(value, wanted, places)
+
+    def corner(self, page, figure):
+        return page.evaluate(f"document.getElementById('{figure}-plot').layout.annotations.map((a) => a.text)")

@@ -2,7 +2,6 @@
 """Measured rows on the page: every experiment's figure shows what made-up rows of known values say."""
 import csv
 import io
-import json
 import os
 import pathlib
 import re
@@ -10,40 +9,19 @@ import subprocess
 import unittest
 
 import made_up_rows as made
-from page import BINARY, PageTest
+from page import BINARY, PageTest, lines
 
-# Rows of the exchange between ranks (`bench ep`, ep_torch_arm.py) have no figure on the page, which refuses them.
-RESULTS = sorted(path for path in (pathlib.Path(__file__).resolve().parents[2] / "bench/results").glob("*.jsonl")
-                 if "_ep_" not in path.name)
-
-
-def lines(rows):
-    return "".join(json.dumps(row) + "\n" for row in rows)
+RESULTS = sorted((pathlib.Path(__file__).resolve().parents[2] / "bench/results").glob("*.jsonl"))
 
 
 class Results(PageTest):
-    def traces(self, page, figure, axis=None):
-        """Name and points of the traces of a figure, those of its left or first plot unless `axis` says which."""
-        data = page.evaluate(f"document.getElementById('{figure}-plot').data.map((t) => ({{name: t.name, mode: t.mode || '', xaxis: t.xaxis || 'x', x: t.x, y: t.y}}))")
-        return [trace for trace in data if trace["xaxis"] == (axis or "x")]
-
-    def trace(self, page, figure, name, axis=None):
-        return next(one for one in self.traces(page, figure, axis) if one["name"] == name and one["mode"] != "lines")
-
-    def all_near(self, values, wanted, places=9):
-        self.assertGreater(len(values), 0)
-        for value in values:
-            self.assertAlmostEqual(value, wanted, places)
-
-    def corner(self, page, figure):
-        return page.evaluate(f"document.getElementById('{figure}-plot').layout.annotations.map((a) => a.text)")
-
     def test_every_figure_is_drawn(self):
         fig2 = self.folder / "fig2.jsonl"
         subprocess.run([BINARY, "experiment", "fig2", "--output", fig2], check=True, capture_output=True)
         page = self.page(self.write("a.jsonl", lines(made.everything())), self.write("b.jsonl", lines(made.everything(1.04))), fig2)
         ids = self.drawn(page)
-        self.assertEqual(ids[:9], ["fig38", "fig71", "table44", "fig40", "fig72", "fig73", "skew", "fig2", "bench"])
+        self.assertEqual(ids[:12], ["fig38", "fig71", "table44", "fig40", "fig72", "fig73", "skew", "fig2", "bench",
+                                    "ep-2-nvshmem", "ep_blocks-2-nvshmem", "ep_arm-2-nvshmem"])
         self.assertEqual(len([one for one in ids if one.startswith(("roofline", "predicted"))]), 6)
         for one in ids:
             self.assertTrue(self.corner(page, one), f"{one} names no device")
@@ -99,13 +77,16 @@ class Results(PageTest):
         page = self.page(self.write("old.jsonl", lines([compared("fwd 4096 M=64 vs torch")])),
                          self.write("new.jsonl", lines([compared("mlp large fwd vs torch")])))
         page.locator("#compare-b").select_option("-1")
-        self.assertNotIn("None of this", self.text(page, "#compare"))
+        self.assertNotIn("no rows of this choice", self.text(page, "#compare"))
         page.locator("#compare-group").select_option("mlp")
-        self.assertIn("None of this is in the chosen files. It is in: new.jsonl.", self.text(page, "#compare"))
+        self.assertIn("This file has no rows of this choice.\n\nSuch rows are in new.jsonl.", self.text(page, "#compare"))
         self.assertEqual(self.traces(page, "compare"), [])
         page.locator("#compare-a").select_option(label="new.jsonl")
-        self.assertNotIn("None of this", self.text(page, "#compare"))
+        self.assertNotIn("no rows of this choice", self.text(page, "#compare"))
         self.assertEqual(self.trace(page, "compare", "torch")["x"], [1.25])
+        page.locator("#compare-b").select_option(label="old.jsonl")
+        self.assertIn("B has no rows of this choice.", self.text(page, "#compare"))
+        self.assertNotIn("Such rows", self.text(page, "#compare"))
 
     def test_split_projection(self):
         page = self.page(self.write("a.jsonl", lines(made.table44())))
@@ -224,16 +205,28 @@ class Results(PageTest):
 
     def test_the_recordings_of_this_repository(self):
         page = self.page(*RESULTS)
-        self.assertEqual(self.drawn(page), ["comparison", "compare", "compare-sustained"])
+        self.assertEqual(self.drawn(page), ["comparison", "compare", "compare-sustained", "ep-2-nvshmem", "ep_blocks-2-nvshmem", "ep_arm-2-nvshmem"])
         for group in page.locator("#compare-group option").all_inner_texts():
             page.locator("#compare-group").select_option(group)
-            elsewhere = re.search(r"None of this is in the chosen files. It is in: (\S+\.jsonl)", self.text(page, "#compare"))
+            elsewhere = re.search(r"Such rows are in (\S+\.jsonl)", self.text(page, "#compare"))
             if elsewhere:
                 page.locator("#compare-a").select_option(label=elsewhere[1])
             self.drawn(page)
+        for select in page.locator("[id^=ep] select").all():  # one by one: not every file has every number of thread blocks
+            first = select.input_value()
+            for value in select.evaluate("select => [...select.options].map((option) => option.value)"):
+                select.select_option(value)
+                self.drawn(page)
+            select.select_option(first)
         rows = list(csv.DictReader(io.StringIO(self.download(page, "#circumstances-csv").decode())))
+        self.assertEqual([row["file"] for row in rows], [str(path) for path in RESULTS])
+        self.assertEqual([int(row["rows"]) for row in rows], [len(path.read_text(encoding="utf-8").splitlines()) for path in RESULTS])
         self.assertEqual([row["device"] for row in rows], ["AMD EPYC", *["NVIDIA H200"] * (len(RESULTS) - 1)])
-        self.assertEqual((rows[1]["driver"], rows[1]["power_limit"], rows[1]["commit"]), ("580.159.04", "700 W", "30788d938d2f"))
+        between = ["_ep_" in path.name for path in RESULTS]
+        self.assertEqual([(row["ranks"], row["transport"]) for row in rows], [("2", "nvshmem") if ranks else ("", "") for ranks in between])
+        exchange, product = rows[between.index(True)], rows[between.index(False, 1)]
+        self.assertEqual((exchange["driver"], exchange["toolchain"], exchange["commit"]), ("580.159.04", "CUDA 13.0", "cddd281071ae (modified)"))
+        self.assertEqual((product["driver"], product["power_limit"], product["commit"]), ("580.159.04", "700 W", "30788d938d2f"))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
 
 set(report_assets page.html style.css base.js arithmetic.js theme.js figure.js
   circumstances.js results.js routing.js routing_tables.js routing_figures.js explorer_draw.js explorer.js
-  figure_sweep.js figure_histograms.js figure_skew.js figure_sustained.js figure_bench.js figure_model.js main.js)
+  figure_sweep.js figure_histograms.js figure_skew.js figure_sustained.js figure_bench.js
+  exchange.js figure_exchange.js figure_model.js main.js)
 set(report_paths "")
 foreach(name IN LISTS report_assets)
   list(APPEND report_paths ${CMAKE_CURRENT_SOURCE_DIR}/report/assets/${name})

@@ -28,8 +28,9 @@ struct ResultFile {
 /// True when the file says by its name (.jsonl) or its first line that it holds rows of results.
 bool looks_like_results(const std::string& path);
 
-/// Reads rows of moesaic.bench/1, moesaic.compare/1 and moesaic.roofline/1. A row that an interrupt
-/// cut off and rows without a passed check are left out with a warning.
+/// Reads rows of moesaic.bench/1, moesaic.compare/1, moesaic.roofline/1, moesaic.bench_ep/1 and
+/// moesaic.ep_arm/1. A row that an interrupt cut off and rows without a passed check are left out
+/// with a warning.
 /// @throws Error{invalid_argument} naming file, line and field of a row that is not of its schema,
 /// and for a file without rows.
 ResultFile read_results(const std::string& path);
@@ -40,7 +41,8 @@ ResultFile read_results(const std::string& path);
 std::vector<ResultFile> join_parts(std::vector<ResultFile> files);
 
 /// {"files": [...], "figures": [...]}: rows sorted into the figures that may show them together.
-/// Each figure has one kind, protocol and regime; each of its sets is one device of one file.
+/// Each figure has one kind, protocol and regime, and of rows between ranks one number of ranks and
+/// one transport; each of its sets is one device of one file.
 /// `preset` settles predictions where several device presets have the peaks of a row.
 Json result_data(const std::vector<ResultFile>& files, const std::string& preset);
 
@@ -53,7 +55,8 @@ Json routing_data(const Options& options, const std::vector<std::string>& inputs
 /// The examples of the padding explorer with the planner's figures; needs no input.
 Json explorer_data(const planner::PlanOptions& options);
 
-/// {"name": "definition", ...} of every figure that the page names.
+/// {"name": "definition", ...} of every figure that the page names: the planner's, then those of
+/// rows between ranks.
 Json definition_data();
 
 }  // namespace moesaic::cli::report

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Histograms and the planner's figures for the page.
 #include "report/data.hpp"
+#include "report/exchange_rows.hpp"
 #include "text.hpp"
 
 namespace moesaic::cli::report {
@@ -139,6 +140,7 @@ Json definition_data() {
   for (const std::string_view name : planner::defined_names()) {
     json[std::string(name)] = planner::definition(name);
   }
+  add_exchange_definitions(json);
   return json;
 }
 

@@ -2,6 +2,7 @@
 // Refusals of a row's fields, by file, line and name.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -40,6 +41,26 @@ class RowCheck {
   void positive(const std::string& path) const {
     const double value = number(row_, path);
     if (!(value > 0) || !std::isfinite(value)) refuse_field(path, "a number above 0");
+  }
+  void not_negative(const std::string& path) const {
+    const double value = number(row_, path);
+    if (!(value >= 0) || !std::isfinite(value)) refuse_field(path, "a number from 0 on");
+  }
+  void whole(const std::string& path, int low) const {
+    const Json* value = field(row_, path);
+    const double whole = number(row_, path);
+    if (value == nullptr || !value->is_number_integer() || whole < low || whole > 0x1p53) {
+      refuse_field(path, "a whole number from " + std::to_string(low) + " to 2^53");
+    }
+  }
+  /// At least one, as each process says its own.
+  void list_of_positive(const std::string& path) const {
+    const Json* value = field(row_, path);
+    const auto fits = [](const Json& one) { return one.is_number() && one.get<double>() > 0; };
+    if (value == nullptr || !value->is_array() || value->empty() ||
+        !std::all_of(value->begin(), value->end(), fits)) {
+      refuse_field(path, "a list of numbers above 0");
+    }
   }
   void object(const std::string& path) const {
     const Json* value = field(row_, path);

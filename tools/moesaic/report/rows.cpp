@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "report/data.hpp"
+#include "report/exchange_rows.hpp"
 #include "report/field.hpp"
 #include "report/row_check.hpp"
 #include "text.hpp"
@@ -31,7 +32,6 @@ void check_bench(const Json& row, const RowCheck& check) {
   check.text("git.sha");
   check.positive("timing.median_s");
   if (field(row, "timing.regime") != nullptr) check.one_of("timing.regime", kRegimes);
-  check.offsets("routing.offs");
   if (field(row, "experiment") == nullptr) return;
   check_experiment(check);
   check.one_of("timing.regime", kRegimes);
@@ -81,12 +81,14 @@ std::string first_line(const std::string& path) {
 
 void check_row(const Json& row, const std::string& place) {
   static constexpr std::array kSchemas = {"moesaic.bench/1", "moesaic.compare/1",
-                                          "moesaic.roofline/1"};
+                                          "moesaic.roofline/1", kBenchEpSchema, kEpArmSchema};
   const RowCheck check(row, place);
   check.one_of("schema", kSchemas);
+  check.offsets("routing.offs");
   if (row["schema"] == kSchemas[0]) return check_bench(row, check);
   if (row["schema"] == kSchemas[1]) return check_compare(check);
-  check_roofline(row, check);
+  if (row["schema"] == kSchemas[2]) return check_roofline(row, check);
+  check_exchange(row, check);
 }
 
 }  // namespace
@@ -96,7 +98,8 @@ bool looks_like_results(const std::string& path) {
   if (!std::filesystem::is_regular_file(path, ignored)) return false;
   if (path.ends_with(".jsonl")) return true;
   const std::string line = first_line(path);
-  for (const char* schema : {"moesaic.bench/", "moesaic.compare/", "moesaic.roofline/"}) {
+  for (const char* schema : {"moesaic.bench/", "moesaic.compare/", "moesaic.roofline/",
+                             "moesaic.bench_ep/", "moesaic.ep_arm/"}) {
     if (line.find(schema) != std::string::npos) return true;
   }
   return false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// On what, with what and when the rows were measured; one line for each device of each file.
+// On what, with what and when the rows were measured; one line for each device and number of
+// ranks of each file.
 'use strict';
 (() => {
   const {el, at} = moesaic;
@@ -22,17 +23,22 @@
   moesaic.isThrottled = isThrottled;
   moesaic.isUnsteady = isUnsteady;
 
-  /// One object for each device of each file; what nobody knows is null.
+  /// One object for each device and number of ranks of each file; what nobody knows is null.
   function found() {
     const list = [];
     for (const file of moesaic.data.results.files) {
-      for (const [device, rows] of moesaic.groups(
-               file.rows, (row) => at(row, 'device.name') || 'arithmetic')) {
+      const where = (row) => JSON.stringify([
+        at(row, 'device.name') || 'arithmetic', at(row, 'device.ranks'), at(row, 'device.transport')
+      ]);
+      for (const [key, rows] of moesaic.groups(file.rows, where)) {
+        const [device, ranks, transport] = JSON.parse(key);
         const dates = distinct(rows, 'date').map((date) => String(date).slice(0, 10)).sort();
         const tools = rows.map(
-            (row) => Object.entries(row.toolchain || {})
-                         .filter(([, value]) => value)
-                         .map(([key, value]) => `${key} ${value}`)
+            (row) => [...Object.entries(row.toolchain || {})
+                          .filter(([, value]) => value)
+                          .map(([key, value]) => `${key} ${value}`),
+                      at(row, 'device.cuda')]
+                         .filter(Boolean)
                          .join(', '));
         const words = (values, between) => [...new Set(values)].filter(Boolean).join(between);
         list.push({
@@ -40,6 +46,8 @@
           bytes: file.bytes,
           rows: rows.length,
           device,
+          ranks,
+          transport,
           driver: words(distinct(rows, 'device.driver'), ', ') || null,
           power_limit: span(distinct(rows, 'device.power_limit_w'), 'W'),
           sm_clock: span(distinct(rows, 'clocks.sm_mhz.median'), 'MHz'),
@@ -58,7 +66,9 @@
   const joined = (...parts) => parts.filter(Boolean).join(', ');
   /// Few columns, so that it fits on paper; the CSV has one for each thing.
   const shownRow = (one) =>
-      [one.file, joined(one.device, one.driver && `driver ${one.driver}`, one.power_limit),
+      [one.file,
+       joined(
+           one.device, moesaic.ranksOf(one), one.driver && `driver ${one.driver}`, one.power_limit),
        joined(one.date, one.commit && `commit ${one.commit}`), one.toolchain,
        joined(one.sm_clock, one.heat) || null,
        joined(

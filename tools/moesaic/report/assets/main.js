@@ -37,6 +37,11 @@
           'it was timed.',
       ['bench', 'comparison', 'compare']);
   results(
+      'ranks', 'Between ranks',
+      'Rows that travel between the ranks of expert parallelism. Every figure has one number of ' +
+          'ranks and one transport; every row passed a check of what arrived before it was timed.',
+      ['ep', 'ep_blocks', 'ep_arm']);
+  results(
       'model', 'Model and measurement', 'The same rows against what arithmetic says.',
       ['roofline', 'predicted']);
   const state = moesaic.routingState();
@@ -66,7 +71,8 @@
   const named = Object.entries(data.definitions);
   body.push(section(
       'words', 'What the words mean',
-      'Every figure of the planner in a sentence, other tools’ names included.',
+      'Every figure of the planner and of rows between ranks in a sentence, other tools’ names ' +
+          'included.',
       el('dl', {class: 'words card'},
          named.map(([name, text]) => el('div', {}, el('dt', {}, name), el('dd', {}, text))))));
 

@@ -7,18 +7,33 @@ moesaic.kinds = {};
   const {at} = moesaic;
   moesaic.armOf = (row) => at(row, 'experiment.arm') || row.arm || at(row, 'problem.strategy');
   moesaic.factor = (row, name) => at(row, 'experiment.factors.' + name);
-  moesaic.secondsOf = (row) => at(row, 'timing.mean_s') || at(row, 'timing.median_s');
+  /// Rows between ranks have a median of each rank, of which the slowest counts.
+  moesaic.secondsOf = (row) =>
+      at(row, 'timing.slowest_s') || at(row, 'timing.mean_s') || at(row, 'timing.median_s');
   moesaic.usefulOf = (row) => at(row, 'work.useful_flops') / moesaic.secondsOf(row) / 1e12;
   moesaic.physicalOf = (row) => at(row, 'work.executed_flops') / moesaic.secondsOf(row) / 1e12;
   moesaic.offsetsRows = (row) =>
       (at(row, 'load.counts') || []).reduce((sum, count) => sum + count, 0) ||
       at(row, 'routing.rows');
+  moesaic.ranksWords = (ranks) => `${ranks} rank${ranks === 1 ? '' : 's'}`;
+  /// Of rows between ranks: '2 ranks, nvshmem'; null for others.
+  moesaic.ranksOf = ({ranks, transport}) =>
+      (ranks ? `${moesaic.ranksWords(ranks)}, ${transport}` : null);
+  /// How a layer or an exchange of moesaic dispatched; rows from before there was a choice do not
+  /// say it.
+  moesaic.dispatchOf = (row) =>
+      (row.comparison && at(row, 'device.ranks') ? at(row, 'problem.dispatch') || 'direct' :
+                                                   undefined);
   /// What is the same for both rows of a comparison of A and B.
-  moesaic.caseOf = (row) => row.case ? row.case : JSON.stringify([
-    at(row, 'experiment.case'), moesaic.armOf(row), row.comparison, row.problem,
-    at(row, 'routing.name'), at(row, 'routing.layer'), at(row, 'routing.step'),
-    at(row, 'routing.offs'), row.device_preset
-  ]);
+  moesaic.caseOf = (row) => {
+    if (row.case) return row.case;
+    const {dispatch, ...problem} = row.problem || {};
+    return JSON.stringify([
+      at(row, 'experiment.case'), moesaic.armOf(row), row.comparison, problem,
+      moesaic.dispatchOf(row), row.operation, row.nblocks, at(row, 'routing.name'),
+      at(row, 'routing.layer'), at(row, 'routing.step'), at(row, 'routing.offs'), row.device_preset
+    ]);
+  };
 
   function setsOf(figure) {
     const {files} = moesaic.data.results;
@@ -54,6 +69,8 @@ moesaic.kinds = {};
     if (unsteady) tags.push({text: `${unsteady} rows unsteady`, strong: true});
     if (figure.protocol)
       tags.push({text: `${figure.protocol} protocol`, strong: figure.protocol !== 'full'});
+    if (figure.ranks)
+      tags.push({text: moesaic.ranksOf(figure), strong: figure.transport === 'simulated'});
     if (kRegimes[figure.regime]) tags.push({text: kRegimes[figure.regime]});
     return tags;
   }
@@ -65,8 +82,8 @@ moesaic.kinds = {};
     return chosen;
   }
   const corner = (figure, chosen) => chosen.map(
-      (set, i) => [chosen.length > 1 ? 'AB'[i] + ':' : '', set.device, set.commits.join(', '),
-                   set.date, figure.protocol, kRegimes[figure.regime]]
+      (set, i) => [chosen.length > 1 ? 'AB'[i] + ':' : '', set.device, moesaic.ranksOf(figure),
+                   set.commits.join(', '), set.date, figure.protocol, kRegimes[figure.regime]]
                       .filter(Boolean)
                       .join(' · ')
                       .replace(': ·', ':'));
@@ -88,28 +105,45 @@ moesaic.kinds = {};
     ];
   }
 
+  const ofRanks = (row, path) => (at(row, 'device.ranks') ? at(row, path) : undefined);
   const kColumns = [
     [
       'case',
       (row) => at(row, 'experiment.case') || row.case || row.comparison || at(row, 'routing.name')
     ],
     ['arm', moesaic.armOf],
+    ['routing', (row) => ofRanks(row, 'routing.name')],
+    ['operation', 'operation'],
+    ['dispatch', moesaic.dispatchOf],
+    ['nblocks', 'nblocks'],
+    ['ranks', 'device.ranks'],
+    ['transport', 'device.transport'],
+    ['tokens', (row) => ofRanks(row, 'problem.tokens')],
+    ['topk', 'problem.topk'],
+    ['d', (row) => ofRanks(row, 'problem.d')],
+    ['h', (row) => ofRanks(row, 'problem.h')],
     ['pass', 'problem.pass'],
     ['layer', 'routing.layer'],
     ['step', 'routing.step'],
-    ['experts', 'routing.experts'],
+    ['experts', (row) => at(row, 'routing.experts') || ofRanks(row, 'problem.experts')],
     ['rows', moesaic.offsetsRows],
     ['n', 'problem.n'],
     ['k', 'problem.k'],
     ['process', 'experiment.process'],
     ['mean_s', 'timing.mean_s'],
-    ['median_s', 'timing.median_s'],
+    ['median_s', (row) => (ofRanks(row, 'timing') ? undefined : at(row, 'timing.median_s'))],
+    ['slowest_s', 'timing.slowest_s'],
+    ['rank_medians_s', (row) => (ofRanks(row, 'timing.median_s') || []).join(' ') || undefined],
     ['p05_s', 'timing.p05_s'],
     ['p95_s', 'timing.p95_s'],
     ['samples', 'timing.samples'],
     ['useful_tflops', (row) => moesaic.usefulOf(row)],
     ['physical_tflops', (row) => moesaic.physicalOf(row)],
     ['ratio', 'ratio'],
+    ['remote_bytes', 'derived.remote_bytes'],
+    ['remote_bytes_per_second', 'derived.remote_bytes_per_second'],
+    ['dropped_routes', 'routing.dropped_routes'],
+    ['ratio_to_moesaic', 'derived.ratio_to_moesaic'],
     ['i_h', 'load.i_h'],
     ['i_max', 'load.i_max'],
     ['effective_experts', 'load.effective_experts'],
@@ -127,6 +161,7 @@ moesaic.kinds = {};
     ['checked_elements', 'check.elements'],
     ['mismatches', 'check.mismatches'],
     ['device', 'device.name'],
+    ['driver', (row) => ofRanks(row, 'device.driver')],
     ['git', moesaic.commitOf],
     ['date', 'date']
   ];
@@ -199,13 +234,16 @@ moesaic.kinds = {};
     choices: [{value: 'linear', label: 'linear'}, {value: 'log', label: 'log'}]
   });
 
-  /// A figure of files that have nothing of what its controls say tells which ones have.
-  function elsewhere(kind, sets, view, spec) {
-    const having = sets.filter((set) => kind.draw([{...set, place: 0}], view, spec).traces.length);
-    return having.length ?
-        ['None of this is in the chosen files. It is in: ' +
-         having.map((set) => labelOf(set, sets)).join(', ') + '.'] :
-        [];
+  /// Which of the chosen files have nothing of what the controls say; where none has, which others
+  /// do.
+  function absent(kind, chosen, sets, view, spec) {
+    const has = (set) => kind.draw([{...set, place: 0}], view, spec).traces.length > 0;
+    const letter = (set) => (chosen.length > 1 ? 'AB'[set.place] : 'This file');
+    const without = chosen.filter((set) => !has(set));
+    const notes = without.map((set) => `${letter(set)} has no rows of this choice.`);
+    if (without.length < chosen.length) return notes;
+    const others = sets.filter(has).map((set) => labelOf(set, sets));
+    return others.length ? [...notes, `Such rows are in ${others.join(', ')}.`] : notes;
   }
 
   /// The figure of one kind, protocol and regime.
@@ -226,6 +264,7 @@ moesaic.kinds = {};
     const id =
         [
           figure.kind, figure.protocol === 'full' ? '' : figure.protocol,
+          figure.ranks ? `${figure.ranks}-${figure.transport}` : '',
           figure.kind === 'fig73' || figure.kind === 'table44' || figure.regime !== 'sustained' ?
               '' :
               figure.regime
@@ -247,8 +286,7 @@ moesaic.kinds = {};
         return {
           ...drawn,
           notes: [
-            ...(drawn.notes || []), ...compared(chosen),
-            ...(drawn.traces.length ? [] : elsewhere(kind, sets, view, spec)),
+            ...(drawn.notes || []), ...compared(chosen), ...absent(kind, chosen, sets, view, spec),
             ...(old ? [`${old} earlier rows of the same cases are not shown.`] : [])
           ]
         };
