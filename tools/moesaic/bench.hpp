@@ -13,11 +13,18 @@
 
 #include "moesaic/device_telemetry.hpp"
 #include "run.hpp"
+#include "sustained.hpp"
 
 namespace moesaic::cli {
 
 /// Warm-ups before the samples; a CPU's caches and pages take fewer.
 inline constexpr std::int64_t kCpuWarmUps = 2;
+
+/// How a case was timed that was timed alone.
+struct SustainedRun {
+  SustainedRegions regions;
+  std::int64_t calls_per_sample = 1;
+};
 
 /// A finished case: what `run` knows of it, and its circumstances.
 struct BenchCase {
@@ -27,6 +34,7 @@ struct BenchCase {
   std::uint64_t seed = 1;
   std::vector<double> samples_seconds;
   std::int64_t warm_ups = 0;
+  std::optional<SustainedRun> sustained;  ///< Empty: a short burst.
   bool gated = false;          ///< Behind a gate; else between events, host and all. CPU: false.
   std::int64_t min_bytes = 0;  ///< Every operand and result of useful work once.
   TelemetrySummary clocks;

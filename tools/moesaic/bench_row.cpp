@@ -119,13 +119,23 @@ Json routing_json(const BenchCase& one) {
           {"offs", end_offsets(one.counts)}};
 }
 
+const char* regime_word(const BenchCase& one) {
+  return one.sustained ? "sustained" : "short_burst";
+}
+
 Json timing_json(const BenchCase& one) {
   const std::vector<double>& samples = one.samples_seconds;
-  Json json = {{"regime", "short_burst"},       {"gated", one.gated},
+  Json json = {{"regime", regime_word(one)},    {"gated", one.gated},
                {"warm_ups", one.warm_ups},      {"samples", samples.size()},
                {"median_s", one.run.seconds},   {"p05_s", one.run.p05_seconds},
                {"p95_s", one.run.p95_seconds},  {"min_s", quantile(samples, 0)},
                {"unsteady", one.run.unsteady()}};
+  if (one.sustained) {
+    json["pilot_s"] = one.sustained->regions.pilot_seconds;
+    json["conditioning_s"] = one.sustained->regions.conditioning_seconds;
+    json["measured_s"] = one.sustained->regions.measured_seconds;
+    json["calls_per_sample"] = one.sustained->calls_per_sample;
+  }
   if (one.run.pass == RunPass::mlp) {
     json["forward_median_s"] = one.run.forward_seconds;
     json["backward_median_s"] = one.run.backward_seconds;

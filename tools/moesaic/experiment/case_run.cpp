@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "experiment/sustained.hpp"
 #include "machine.hpp"
 #include "moesaic/error.hpp"
+#include "sustained.hpp"
 #include "text.hpp"
 #include "turns.hpp"
 
@@ -83,15 +83,17 @@ void time_bursts(std::vector<ArmCall*>& calls, const Timing& timing, const Cours
 void time_one_by_one(std::vector<ArmCall>& calls, const Timing& timing, const CourseSite& at,
                      const CaseHooks& hooks) {
   const Site& site = at.bench.site();
+  const SustainedRegions regions{timing.warm_ups, timing.pilot_seconds, timing.conditioning_seconds,
+                                 timing.measured_seconds, timing.unit_seconds};
   for (ArmCall& call : calls) {
     if (hooks.stop()) return;
     hooks.begins(call.arm);
-    SustainedTimes times = time_sustained(site, call.execute, timing);
+    SustainedTimes times = time_sustained(site, call.execute, regions);
     at.account.charge(&Spent::timing);
     TimedArm timed = finished(std::move(call), timing, site);
     timed.result.samples_seconds = std::move(times.samples_seconds);
-    timed.result.clocks = times.clocks;
-    timed.calls_per_sample = times.calls_per_sample;
+    timed.result.clocks = summarize(times.looks, times.why_no_looks);
+    timed.result.sustained = {regions, times.calls_per_sample};
     timed.looks = std::move(times.looks);
     set_times(timed.result.run, timed.result.samples_seconds, times.load);
     hooks.finished(timed);

@@ -18,7 +18,6 @@ struct TimedArm {
   Arm arm = Arm::grouped;
   BenchCase result;
   std::optional<RegularShape> regular;
-  std::int64_t calls_per_sample = 1;
   std::vector<TelemetrySample> looks;  ///< Sustained only.
 };
 

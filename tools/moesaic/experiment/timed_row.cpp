@@ -12,17 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void add_timing(const TimedArm& timed, const Timing& timing, Json& json) {
-  json["regime"] = name(timing.regime);
-  json["mean_s"] = mean(timed.result.samples_seconds);
-  json["samples_s"] = timed.result.samples_seconds;
-  if (timing.regime != Regime::sustained) return;
-  json["pilot_s"] = timing.pilot_seconds;
-  json["conditioning_s"] = timing.conditioning_seconds;
-  json["measured_s"] = timing.measured_seconds;
-  json["calls_per_sample"] = timed.calls_per_sample;
-}
-
 Json telemetry_json(const std::vector<TelemetrySample>& looks) {
   static constexpr double kMilliseconds = 1000;
   if (looks.size() < 2) return nullptr;
@@ -64,7 +53,8 @@ std::string timed_row(const TimedArm& timed, const Task& task, const Design& des
                       const BenchSetting& setting) {
   Json json = bench_json(timed.result, setting);
   add_problem(timed, *task.one, json["problem"]);
-  add_timing(timed, design.timing, json["timing"]);
+  json["timing"]["mean_s"] = mean(timed.result.samples_seconds);
+  json["timing"]["samples_s"] = timed.result.samples_seconds;
   json["experiment"] =
       place_json(place_of(design, *task.one, timed.arm), task.order, task.one->factors);
   json["telemetry"] = telemetry_json(timed.looks);

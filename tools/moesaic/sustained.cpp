@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sustained times: warm-ups, pilot, conditioning, measurement.
-#include "experiment/sustained.hpp"
+#include "sustained.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "moesaic/device_timer.hpp"
 #include "stats.hpp"
 
-namespace moesaic::cli::experiment {
+namespace moesaic::cli {
 namespace {
 
 /// Units that last at least so long; more than needed, since clocks that fall make the pilot's too
@@ -37,24 +37,26 @@ std::vector<TelemetrySample> last_looks(const std::vector<TelemetrySample>& look
 }  // namespace
 
 SustainedTimes time_sustained(const Site& site, const std::function<void()>& call,
-                              const Timing& timing) {
+                              const SustainedRegions& regions, std::int64_t calls_per_sample) {
   static constexpr double kMostCalls = 20000;     // launches of one graph
   static constexpr std::int64_t kLeastUnits = 5;  // samples, however long one is
   const DeviceTimer timer(site.stream());
   const std::int64_t warm_ups =
-      site.on_host() ? std::min(timing.warm_ups, kCpuWarmUps) : timing.warm_ups;
+      site.on_host() ? std::min(regions.warm_ups, kCpuWarmUps) : regions.warm_ups;
   const std::vector<std::function<void()>> first(static_cast<std::size_t>(warm_ups) + 1, call);
   const double call_seconds = mean_of_second_half(timer.time(first));
   SustainedTimes times;
   times.calls_per_sample =
-      std::llround(std::clamp(timing.unit_seconds / call_seconds, 1.0, kMostCalls));
+      calls_per_sample > 0
+          ? calls_per_sample
+          : std::llround(std::clamp(regions.unit_seconds / call_seconds, 1.0, kMostCalls));
   const double guess = static_cast<double>(times.calls_per_sample) * call_seconds;
   const double unit_seconds = mean_of_second_half(
-      timer.time_units(call, times.calls_per_sample, units_for(timing.pilot_seconds, guess))
+      timer.time_units(call, times.calls_per_sample, units_for(regions.pilot_seconds, guess))
           .seconds);
-  const std::int64_t conditioning = units_for(timing.conditioning_seconds, unit_seconds);
+  const std::int64_t conditioning = units_for(regions.conditioning_seconds, unit_seconds);
   const std::int64_t measured =
-      std::max(kLeastUnits, units_for(timing.measured_seconds, unit_seconds));
+      std::max(kLeastUnits, units_for(regions.measured_seconds, unit_seconds));
   DeviceTelemetry telemetry(site.device());
   const CpuLoadMeter meter;
   std::vector<double> units =
@@ -64,11 +66,11 @@ SustainedTimes time_sustained(const Site& site, const std::function<void()>& cal
   units.erase(units.begin(), units.begin() + conditioning);
   const double measured_seconds = std::accumulate(units.begin(), units.end(), 0.0);
   if (!telemetry.looks().empty()) times.looks = last_looks(telemetry.looks(), measured_seconds);
-  times.clocks = summarize(times.looks, telemetry.why_none());
+  times.why_no_looks = telemetry.why_none();
   for (const double seconds : units) {
     times.samples_seconds.push_back(seconds / static_cast<double>(times.calls_per_sample));
   }
   return times;
 }
 
-}  // namespace moesaic::cli::experiment
+}  // namespace moesaic::cli
