@@ -103,6 +103,61 @@ class Rows(CliTest):
         self.assertEqual(row["routing"]["offs"], [3, 6])
 
 
+class Implementations(CliTest):
+    FLAGS = ("zipf:1.2", "--experts", 4, "--rows", 40, "--shape", "d=64,h=32", "--samples", 5, *CPU)
+
+    def test_a_named_one_is_timed_beside_the_strategies(self):
+        result = self.fine("bench", *self.FLAGS, "--implementation", "cpu/reference/grouped", "--json", "-")
+        rows = [json.loads(line) for line in result.out.splitlines()]
+        self.assertEqual([row["implementation"] for row in rows],
+                         ["cpu/onednn/grouped", "cpu/onednn/padded_bmm", "cpu/onednn/host_loop", "cpu/reference/grouped"])
+        self.assertEqual([row["problem"].get("implementation") for row in rows], [None, None, None, "cpu/reference/grouped"])
+        self.assertEqual(rows[3]["problem"]["strategy"], "grouped")
+
+    def test_ratios_are_to_the_one_that_the_plan_chose(self):
+        out = self.fine("bench", *self.FLAGS, "--strategy", "grouped", "--implementation", "cpu/reference/grouped").out
+        self.assertEqual(grouped_ratios(out)[0], "1.00")
+        self.assertEqual(len(grouped_ratios(out)), 2)
+
+    def test_it_is_a_case_of_its_own(self):
+        path = self.folder / "rows.jsonl"
+        named = ("--implementation", "cpu/reference/grouped")
+        self.fine("bench", *self.FLAGS, "--strategy", "grouped", "--json", path)
+        result = self.fine("bench", *self.FLAGS, "--strategy", "grouped", *named, "--compare", path, "--threshold", 100)
+        self.assertEqual([line.split()[-1] for line in result.out.splitlines()[1:3]].count("-"), 1)
+
+    def test_unknown_ones_are_refused_with_those_that_there_are(self):
+        result = self.cli("bench", *self.FLAGS, "--implementation", "cpu/reference/grouped,fast")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn('--implementation: expected one of cpu/onednn/grouped, cpu/onednn/padded_bmm, cpu/onednn/host_loop, cpu/reference/grouped, got "fast"',
+                      result.err)
+
+
+class Sustained(CliTest):
+    FLAGS = ("uniform", "--experts", 2, "--rows", 16, "--shape", "d=64,h=32", "--strategy", "grouped", *CPU)
+
+    def rows(self, *args):
+        return [json.loads(line) for line in self.fine("bench", *self.FLAGS, *args, "--json", "-").out.splitlines()]
+
+    def test_rows_say_the_regions(self):
+        row, = self.rows("--sustained", "0.16s")
+        timing = row["timing"]
+        self.assertEqual(timing["regime"], "sustained")
+        self.assertEqual([round(timing[key], 9) for key in ("pilot_s", "conditioning_s", "measured_s")], [0.06, 0.16, 0.03])
+        self.assertGreaterEqual(timing["calls_per_sample"], 1)
+        self.assertGreaterEqual(timing["samples"], 10)  # five units at least, to and fro
+        self.assertLessEqual(timing["p05_s"], timing["median_s"])
+        self.assertEqual(row["check"]["mismatches"], 0)
+
+    def test_bursts_are_no_base_for_it(self):
+        path = self.write("burst.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows("--samples", 5)))
+        self.refused("bench", *self.FLAGS, "--sustained", "0.05s", "--compare", path, words=("--compare", "which has none"))
+        sustained = self.write("sustained.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows("--sustained", "0.05s")))
+        out = self.fine("bench", *self.FLAGS, "--sustained", "0.05s", "--compare", sustained, "--threshold", 100).out
+        self.assertIn("/ base", out)
+        self.assertIn("Median of sustained work, each case alone", out)
+
+
 class Compare(CliTest):
     FLAGS = ("uniform", "--experts", 2, "--rows", 16, "--shape", "d=64,h=32", "--samples", 5, *CPU)
 
@@ -216,6 +271,13 @@ class Refusals(CliTest):
         self.refused("bench", "uniform", *shape, "--experts", 2, "--rows", "4,,8", words=("--rows", '""'))
         self.refused("bench", "uniform", *shape, "--experts", 2, "--rows", "4294967296", words=("--rows", "2147483647"))
         self.refused("bench", "counts:1", *shape, "--samples", 4, words=("--samples", '"4"'))
+        self.refused("bench", "counts:1", *shape, "--sustained", "8", words=("--sustained", "90s"))
+        self.refused("bench", "counts:1", *shape, "--sustained", "0s", words=("--sustained", "above 0"))
+        self.refused("bench", "counts:1", *shape, "--sustained", "8s", "--samples", 20, words=("--samples", "without --sustained"))
+        self.refused("bench", "counts:1", *shape, "--sustained", "8s", "--profile", words=("--profile", "without --sustained"))
+        self.refused("bench", "counts:1", *shape, "--sustained", "8s", "--pass", "mlp", words=("--sustained", "mlp"))
+        self.refused("bench", "counts:1", *shape, "--implementation", "a,a", words=("--implementation", "once"))
+        self.refused("bench", "counts:1", *shape, "--implementation", "a", "--pass", "mlp", words=("--implementation", "mlp"))
         self.refused("bench", "counts:1", *shape, "--threshold", "-0.1", words=("--threshold",))
         self.refused("bench", "counts:1", *shape, "--threshold", "nan", words=("--threshold",))
         self.refused("bench", "counts:1", *shape, "--threshold", "0.03", words=("--threshold", "--compare FILE"))

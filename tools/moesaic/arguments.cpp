@@ -177,6 +177,43 @@ void check_applicable(const RunFlags& run) {
   if (run.pass != RunPass::mlp) refuse_layer_flags("run", run, pass);
 }
 
+/// What `bench` does with products, it does not do with the layer.
+void check_passes(const BenchFlags& bench, const RunFlags& run) {
+  const bool layer =
+      std::find(bench.passes.begin(), bench.passes.end(), RunPass::mlp) != bench.passes.end();
+  if (!layer) {
+    refuse_layer_flags("bench", run, "no mlp in --pass");
+    return;
+  }
+  for (const auto& [flag, given] : {std::pair{"--profile", bench.profile},
+                                    std::pair{"--sustained", bench.sustained_seconds.has_value()},
+                                    std::pair{"--implementation", !run.implementations.empty()}}) {
+    if (given) {
+      refuse_usage("bench", std::string(flag) +
+                                ": expected --pass forward, dgrad or wgrad, got it with mlp");
+    }
+  }
+}
+
+void check_bench(const BenchFlags& bench, const RunFlags& run) {
+  if (bench.threshold && bench.compare_path.empty()) {
+    refuse_usage("bench", "--threshold: expected with --compare FILE, got it alone");
+  }
+  if (bench.profile && (!bench.json_path.empty() || !bench.compare_path.empty())) {
+    refuse_usage("bench", "--profile: expected without --json and --compare, got it with one");
+  }
+  if (bench.profile && run.backend == BackendChoice::cpu) {
+    refuse_usage("bench", "--profile: expected a CUDA device, got --backend cpu");
+  }
+  if (bench.sustained_seconds && bench.samples) {
+    refuse_usage("bench", "--samples: expected without --sustained, got both");
+  }
+  if (bench.sustained_seconds && bench.profile) {
+    refuse_usage("bench", "--profile: expected without --sustained, got both");
+  }
+  check_passes(bench, run);
+}
+
 }  // namespace
 
 void check_together(const Options& options) {
@@ -201,23 +238,8 @@ void check_together(const Options& options) {
   if (shapeless) {
     refuse_usage(verb, "--shape: expected a name or d=D,h=H, got none");
   }
-  if (bench && options.bench.threshold && options.bench.compare_path.empty()) {
-    refuse_usage(verb, "--threshold: expected with --compare FILE, got it alone");
-  }
-  const bool times = !options.bench.json_path.empty() || !options.bench.compare_path.empty();
-  if (bench && options.bench.profile && times) {
-    refuse_usage(verb, "--profile: expected without --json and --compare, got it with one");
-  }
-  if (bench && options.bench.profile && options.run.backend == BackendChoice::cpu) {
-    refuse_usage(verb, "--profile: expected a CUDA device, got --backend cpu");
-  }
+  if (bench) check_bench(options.bench, options.run);
   if (options.verb == Verb::run) check_applicable(options.run);
-  const std::vector<RunPass>& passes = options.bench.passes;
-  const bool layer = std::find(passes.begin(), passes.end(), RunPass::mlp) != passes.end();
-  if (bench && !layer) refuse_layer_flags("bench", options.run, "no mlp in --pass");
-  if (bench && layer && options.bench.profile) {
-    refuse_usage(verb, "--profile: expected --pass forward, dgrad or wgrad, got it with mlp");
-  }
 }
 
 std::string_view name(RunPass pass) noexcept { return word_of<RunPass>(pass, kPasses); }

@@ -62,11 +62,18 @@ struct BenchResults {
   std::vector<SkippedCase> skipped;
 };
 
-/// Checks every strategy of `flags` on one record, then times those that passed in rotating order:
-/// behind one gate the ones that never wait for the device, after them the others.
+/// How the arms of a comparison are timed.
+struct BenchTiming {
+  std::int64_t samples = 20;                    ///< Of a short burst.
+  std::optional<SustainedRegions> sustained{};  ///< Instead: products only.
+};
+
+/// Checks every strategy of `flags` on one record, then times those that passed. Short bursts in
+/// rotating order: behind one gate the ones that never wait for the device, after them the others.
+/// Sustained work one after the other, to and fro; an arm that waits for the device is skipped.
 /// @throws Error like run_gemm.
 void bench_gemm(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
-                std::uint64_t seed, std::int64_t samples, const CaseProgress& progress,
+                std::uint64_t seed, const BenchTiming& timing, const CaseProgress& progress,
                 BenchResults& results);
 
 /// Told each range and what ran in it.
@@ -83,7 +90,7 @@ std::string wrong_words(const RunCase& one);
 /// The same for the SwiGLU layer: a sample is a forward and a backward. With U kept, and computed
 /// again too if `flags` say so.
 void bench_mlp(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
-               std::uint64_t seed, std::int64_t samples, const CaseProgress& progress,
+               std::uint64_t seed, const BenchTiming& timing, const CaseProgress& progress,
                BenchResults& results);
 
 /// True for a case that may be timed; else it is noted as wrong, or as skipped.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks and times the strategies of one product side by side.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -22,13 +23,14 @@ struct Arm {
 };
 
 BenchCase describe(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
-                   const GroupedGemm& gemm, std::uint64_t seed) {
+                   const GroupedGemm& gemm, bool named, std::uint64_t seed) {
   BenchCase one;
   one.problem = gemm.problem();
   one.counts = record.counts;
   one.seed = seed;
   one.run = describe_case(record, flags, device, gemm.problem().strategy);
   one.run.implementation = gemm.implementation();
+  one.run.named = named;
   const std::int64_t flops_per_row = 2 * one.problem.n * one.problem.k;
   one.run.useful_flops = one.run.rows * flops_per_row;
   one.run.executed_flops = executed_rows(record, flags, one.run) * flops_per_row;
@@ -57,6 +59,32 @@ void time_arms(std::span<Arm*> arms, const GroupedGemmArgs& args, const Site& si
     result.warm_ups = warm_ups;
     result.gated = !site.on_host() && gate == TimerGate::closed;
     set_times(result.run, result.samples_seconds, times.load);
+  }
+}
+
+/// The same of sustained work: to and fro, so that a drift of the device meets all arms alike.
+void time_sustained_arms(std::span<Arm*> arms, const GroupedGemmArgs& args, const Site& site,
+                         const SustainedRegions& regions, const CaseProgress& progress) {
+  std::vector<Arm*> course(arms.begin(), arms.end());
+  course.insert(course.end(), arms.rbegin(), arms.rend());
+  std::map<const Arm*, std::vector<TelemetrySample>> looks;
+  for (Arm* arm : course) {
+    BenchCase& result = arm->result;
+    progress(result.run.strategy, 0);
+    SustainedTimes times = time_sustained(
+        site, [&] { arm->gemm->execute(args, arm->workspace.get(), site.stream()); }, regions,
+        result.sustained ? result.sustained->calls_per_sample : 0);
+    result.sustained = {regions, times.calls_per_sample};
+    result.warm_ups = site.on_host() ? std::min(regions.warm_ups, kCpuWarmUps) : regions.warm_ups;
+    result.gated = !site.on_host();
+    result.samples_seconds.insert(result.samples_seconds.end(), times.samples_seconds.begin(),
+                                  times.samples_seconds.end());
+    std::vector<TelemetrySample>& seen = looks[arm];
+    seen.insert(seen.end(), times.looks.begin(), times.looks.end());
+    result.clocks = summarize(seen, times.why_no_looks);
+    // Of two loads the one that says more against the times.
+    const bool worse = times.load.other_cpus() >= result.run.load.other_cpus();
+    set_times(result.run, result.samples_seconds, worse ? times.load : result.run.load);
   }
 }
 
@@ -151,7 +179,7 @@ std::unique_ptr<CheckedArms> check_arms(const routing::Record& record, const Run
   for (const PlannedGemm& plan : checked->planned) {
     progress(plan.strategy, 0);
     Arm arm{&plan.gemm, SiteWorkspace(plan.gemm.workspace_bytes(), site.stream()),
-            describe(record, flags, device, plan.gemm, seed)};
+            describe(record, flags, device, plan.gemm, plan.named, seed)};
     arm.result.run.check =
         execute_and_check(plan.gemm, checked->tensors, arm.workspace, site, seed);
     if (keep_checked(record, arm.result, results)) checked->arms.push_back(std::move(arm));
@@ -162,7 +190,7 @@ std::unique_ptr<CheckedArms> check_arms(const routing::Record& record, const Run
 }  // namespace
 
 void bench_gemm(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
-                std::uint64_t seed, std::int64_t samples, const CaseProgress& progress,
+                std::uint64_t seed, const BenchTiming& timing, const CaseProgress& progress,
                 BenchResults& results) {
   const std::unique_ptr<CheckedArms> checked =
       check_arms(record, flags, device, seed, progress, results);
@@ -174,13 +202,23 @@ void bench_gemm(const routing::Record& record, const RunFlags& flags, const Devi
     const bool waits = !site.on_host() && waits_for_device(arm.result.run.strategy);
     (waits ? waiting : gated).push_back(&arm);
   }
-  time_arms(gated, checked->tensors.staged(), site, samples, TimerGate::closed);
-  time_arms(waiting, checked->tensors.staged(), site, samples, TimerGate::open);
+  if (timing.sustained) {
+    time_sustained_arms(gated, checked->tensors.staged(), site, *timing.sustained, progress);
+    for (const Arm* arm : waiting) {
+      results.skipped.push_back({place_of(record) + ", " + arm->result.run.implementation,
+                                 "it waits for the device, so that it has no work without a gap"});
+    }
+  } else {
+    time_arms(gated, checked->tensors.staged(), site, timing.samples, TimerGate::closed);
+    time_arms(waiting, checked->tensors.staged(), site, timing.samples, TimerGate::open);
+  }
   std::vector<RunCase*> same;
   same.reserve(arms.size());
   for (Arm& arm : arms) same.push_back(&arm.result.run);
   set_grouped(same);
-  for (Arm& arm : arms) results.cases.push_back(std::move(arm.result));
+  for (Arm& arm : arms) {
+    if (arm.result.run.samples > 0) results.cases.push_back(std::move(arm.result));
+  }
 }
 
 void profile_gemm(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,

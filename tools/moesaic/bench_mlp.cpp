@@ -124,7 +124,7 @@ std::int64_t min_bytes(const ExpertMlpProblem& problem, std::span<const std::int
 }
 
 void bench_mlp(const routing::Record& record, const RunFlags& flags, const DeviceInfo& device,
-               std::uint64_t seed, std::int64_t samples, const CaseProgress& progress,
+               std::uint64_t seed, const BenchTiming& timing, const CaseProgress& progress,
                BenchResults& results) {
   end_offsets(record.counts);  // refuses rows past int32 before the problem is looked at
   const std::vector<PlannedMlp> planned = plan_modes(record, flags, device, results);
@@ -146,8 +146,8 @@ void bench_mlp(const routing::Record& record, const RunFlags& flags, const Devic
     const bool waits = !site.on_host() && waits_for_device(arm.result.run.strategy);
     (waits ? waiting : gated).push_back(&arm);
   }
-  time_arms(gated, tensors, site, samples, TimerGate::closed);
-  time_arms(waiting, tensors, site, samples, TimerGate::open);
+  time_arms(gated, tensors, site, timing.samples, TimerGate::closed);
+  time_arms(waiting, tensors, site, timing.samples, TimerGate::open);
   // Where rows are copied too, grouped stands last for that: what it is to be compared with.
   for (const Activations mode : {Activations::save, Activations::recompute}) {
     std::vector<RunCase*> same;

@@ -135,8 +135,12 @@ std::string bench_text(const std::vector<BenchCase>& cases, const DeviceInfo& de
     if (compares) words.push_back(one.base_seconds > 0 ? format("%.3f", one.ratio_to_base()) : "-");
     table.add(std::move(words));
   }
-  return table.text() +
-         "\nMedian of a short burst after warm-ups. Useful counts rows that carry a route; "
+  const bool sustained = std::any_of(
+      cases.begin(), cases.end(), [](const BenchCase& one) { return one.sustained.has_value(); });
+  return table.text() + "\nMedian of " +
+         (sustained ? "sustained work, each case alone, to and fro"
+                    : "a short burst after warm-ups") +
+         ". Useful counts rows that carry a route; "
          "physical "
          "counts every row that was multiplied.\n";
 }

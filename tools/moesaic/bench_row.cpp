@@ -19,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kSchema = "moesaic.bench/1";
+constexpr const char* kShortBurst = "short_burst";
 
 Json cpu_json() {
   const CpuInfo cpu = cpu_info();
@@ -98,6 +99,7 @@ Json problem_json(const BenchCase& one) {
                {"k", problem.k},
                {"weights", name(problem.weights)},
                {"tail", name(problem.tail)}};
+  if (one.run.named) json["implementation"] = one.run.implementation;  // beside the chosen one
   // Another capacity is another product for this strategy alone.
   if (problem.strategy == Strategy::padded_bmm) json["capacity"] = to_string(problem.capacity);
   return json;
@@ -119,9 +121,7 @@ Json routing_json(const BenchCase& one) {
           {"offs", end_offsets(one.counts)}};
 }
 
-const char* regime_word(const BenchCase& one) {
-  return one.sustained ? "sustained" : "short_burst";
-}
+const char* regime_word(const BenchCase& one) { return one.sustained ? "sustained" : kShortBurst; }
 
 Json timing_json(const BenchCase& one) {
   const std::vector<double>& samples = one.samples_seconds;
@@ -156,8 +156,9 @@ Json derived_json(const BenchCase& one, const DeviceInfo& device) {
 }
 
 /// What rows of one case have in common, whatever was added to the schema beside it.
-std::string key_of(const Json& device_name, const Json& problem, const Json& offs) {
-  return device_name.dump() + problem.dump() + offs.dump();
+std::string key_of(const Json& device_name, const Json& problem, const Json& offs,
+                   const std::string& regime) {
+  return device_name.dump() + problem.dump() + offs.dump() + regime;
 }
 
 }  // namespace
@@ -249,14 +250,16 @@ BenchBase::BenchBase(const std::string& path) {
       refuse(place, "a row with timing.median_s above 0", line.substr(0, 40));
     }
     const Json offs = routing.is_object() ? routing.value("offs", Json()) : Json();
-    rows_.push_back({key_of(device.value("name", Json()), row.value("problem", Json()), offs),
+    rows_.push_back({key_of(device.value("name", Json()), row.value("problem", Json()), offs,
+                            timing.value("regime", kShortBurst)),
                      timing["median_s"].get<double>()});
   }
   if (rows_.empty()) refuse("--compare", "at least one row", path + ", which has none");
 }
 
 std::optional<double> BenchBase::seconds(const BenchCase& one, const DeviceInfo& device) const {
-  const std::string key = key_of(device.name, problem_json(one), end_offsets(one.counts));
+  const std::string key =
+      key_of(device.name, problem_json(one), end_offsets(one.counts), regime_word(one));
   for (auto row = rows_.rbegin(); row != rows_.rend(); ++row) {
     if (row->key == key) return row->seconds;
   }

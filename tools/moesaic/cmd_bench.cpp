@@ -73,6 +73,23 @@ std::vector<Comparison> comparisons(const Options& options, InputReport& report)
   return all;
 }
 
+/// The proportions of the experiments' regions: of 8 s of conditioning, 3 s and 1.5 s.
+SustainedRegions sustained_regions(double conditioning_seconds) {
+  static constexpr double kPilotShare = 3.0 / 8, kMeasuredShare = 1.5 / 8, kUnitSeconds = 0.1;
+  return {.warm_ups = kGpuWarmUps,
+          .pilot_seconds = kPilotShare * conditioning_seconds,
+          .conditioning_seconds = conditioning_seconds,
+          .measured_seconds = kMeasuredShare * conditioning_seconds,
+          .unit_seconds = std::min(kUnitSeconds, kMeasuredShare * conditioning_seconds)};
+}
+
+BenchTiming timing_of(const BenchFlags& flags) {
+  BenchTiming timing;
+  timing.samples = flags.samples.value_or(timing.samples);
+  if (flags.sustained_seconds) timing.sustained = sustained_regions(*flags.sustained_seconds);
+  return timing;
+}
+
 /// Refuses a base that has none of the cases, before anything is timed.
 void require_match(const BenchBase& base, const std::vector<Comparison>& all,
                    const Options& options, const DeviceInfo& device) {
@@ -83,6 +100,7 @@ void require_match(const BenchBase& base, const std::vector<Comparison>& all,
       one.problem = gemm_problem(comparison.flags, one.run.experts, one.run.rows);
       one.problem.strategy = strategy;
       one.counts = comparison.record.counts;
+      if (options.bench.sustained_seconds) one.sustained.emplace();
       for (const Activations mode : {Activations::save, Activations::recompute}) {
         one.run.activations = mode;
         if (base.seconds(one, device)) return;
@@ -104,7 +122,7 @@ void run_one(const Comparison& comparison, const BenchSetting& setting, const Op
   const std::size_t before = results.cases.size();
   const auto bench = comparison.flags.pass == RunPass::mlp ? bench_mlp : bench_gemm;
   bench(comparison.record, comparison.flags, setting.device, options.input.seed,
-        options.bench.samples, told, results);
+        timing_of(options.bench), told, results);
   for (std::size_t i = before; i < results.cases.size(); ++i) {
     BenchCase& one = results.cases[i];
     if (base != nullptr) one.base_seconds = base->seconds(one, setting.device).value_or(0);

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "arguments.hpp"
 #include "compare.hpp"
 #include "operands.hpp"
+#include "text.hpp"
 
 namespace moesaic::cli {
 namespace {
@@ -29,6 +31,16 @@ double elements(const std::vector<std::int64_t>& shape) {
   return product;
 }
 
+/// @throws Error{invalid_argument} naming those of the device when none has this name.
+Support support_of(const std::string& implementation, const std::vector<Candidate>& candidates) {
+  std::vector<std::string> known;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.implementation == implementation) return candidate.support;
+    known.push_back(candidate.implementation);
+  }
+  refuse("--implementation", "one of " + join(known, ", "), implementation);
+}
+
 const char* output_name(Pass pass) {
   return pass == Pass::forward ? "y" : pass == Pass::dgrad ? "dx" : "dw";
 }
@@ -45,6 +57,16 @@ std::vector<PlannedGemm> plan_strategies(const routing::Record& record, const Ru
       planned.push_back({strategy, GroupedGemm::plan(problem, device)});
     } catch (const Error& error) {
       skip_or_throw(record, flags, strategy, error, results);
+    }
+  }
+  for (const std::string& name : flags.implementations) {
+    problem.strategy = strategy_of(name);
+    const PlanOptions options{.implementation = name};
+    const Support support = support_of(name, GroupedGemm::candidates(problem, device, options));
+    if (support) {
+      planned.push_back({problem.strategy, GroupedGemm::plan(problem, device, options), true});
+    } else {
+      results.skipped.push_back({place_of(record) + ", " + name, support.reason});
     }
   }
   return planned;

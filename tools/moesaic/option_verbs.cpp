@@ -149,6 +149,17 @@ void declare_bench(CLI::App& app, Options& options) {
         options.run.x_rows = XRows::indexed;
       });
   declare_execution(app, options.run);
+  add(app, "--implementation", "NAME,...",
+      "Time these too, as info names them, beside what the plan chooses",
+      [&options](const std::string& text) {
+        options.run.implementations = parse_list<std::string>(
+            "--implementation", text, [](std::string_view word) { return std::string(word); });
+      });
+  add(app, "--sustained", "TIME",
+      "Work without a gap, each case alone: so long, such as 8s, before the times are taken",
+      [&bench](const std::string& text) {
+        bench.sustained_seconds = parse_seconds("--sustained", text);
+      });
   add(app, "--samples", "N", "Timed runs of every strategy, 5 to 1000 (20)",
       [&bench](const std::string& text) {
         bench.samples = parse_integer("--samples", text, 5, kMaxSamples);
@@ -168,7 +179,9 @@ void declare_bench(CLI::App& app, Options& options) {
       "Examples:\n"
       "  moesaic bench uniform --experts 16 --rows 4096,65536 --shape d=4096,h=4096 --proj square\n"
       "  moesaic bench routing.json --layer 12 --shape small-2 --pass forward,dgrad,wgrad \\\n"
-      "    --json now.jsonl --compare base.jsonl --threshold 0.05");
+      "    --json now.jsonl --compare base.jsonl --threshold 0.05\n"
+      "  moesaic bench routing.json --layer 12 --shape small-2 --strategy grouped \\\n"
+      "    --implementation cuda/sm90/bf16_rows_256x192_k --sustained 8s");
 }
 
 void declare_info(CLI::App& app, Options& options) {

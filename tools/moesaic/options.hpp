@@ -71,6 +71,7 @@ struct RunFlags {
   BackendChoice backend = BackendChoice::automatic;
   std::vector<Strategy> strategies;  ///< In the order to run.
   bool all_strategies = true;
+  std::vector<std::string> implementations;  ///< bench: each of these too, by name.
   Capacity capacity{};
 };
 
@@ -87,8 +88,9 @@ struct BenchFlags {
   std::vector<planner::LayerShape> shapes;
   std::vector<RunPass> passes = {RunPass::forward};
   std::vector<planner::Projection> projections = {planner::Projection::up_gate};
-  std::vector<std::int64_t> rows;  ///< Empty: as the input has them.
-  std::int64_t samples = 20;
+  std::vector<std::int64_t> rows;           ///< Empty: as the input has them.
+  std::optional<std::int64_t> samples;      ///< Absent: 20.
+  std::optional<double> sustained_seconds;  ///< Of conditioning; absent: short bursts.
   std::string json_path;            ///< Rows are appended there; "-": to stdout; empty: none.
   std::string compare_path;         ///< Rows of an earlier run; empty: none.
   std::optional<double> threshold;  ///< A case slower by more is a failure; absent: 0.03.

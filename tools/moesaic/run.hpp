@@ -38,6 +38,7 @@ struct RunCase {
   Strategy strategy = Strategy::grouped;
   Format format = Format::bf16;
   std::string backend, implementation;
+  bool named = false;  ///< Asked for by its implementation, beside the strategies.
   std::int64_t useful_flops = 0, executed_flops = 0;
   double padding_fraction = 0;  ///< Executed rows that carry no route / executed rows.
   std::int64_t overflow_rows = 0;
@@ -104,7 +105,7 @@ RunCase describe_case(const routing::Record& record, const RunFlags& flags,
                       const DeviceInfo& device, Strategy strategy);
 /// Median and spread of the samples, and who used the CPUs meanwhile.
 void set_times(RunCase& result, const std::vector<double>& samples_seconds, const CpuLoad& load);
-/// Tells cases that ran on the same operands the time of grouped among them.
+/// Tells cases that ran on the same operands the time of grouped among them, as a plan chose it.
 void set_grouped(const std::vector<RunCase*>& same);
 /// "31 ms", or "31 ms unsteady": the 95th percentile in a table.
 std::string spread_words(const RunCase& one);

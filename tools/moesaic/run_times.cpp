@@ -28,7 +28,7 @@ void set_times(RunCase& result, const std::vector<double>& samples_seconds, cons
 
 void set_grouped(const std::vector<RunCase*>& same) {
   for (const RunCase* grouped : same) {
-    if (grouped->strategy != Strategy::grouped) continue;
+    if (grouped->strategy != Strategy::grouped || grouped->named) continue;
     for (RunCase* one : same) one->grouped_seconds = grouped->seconds;
   }
 }

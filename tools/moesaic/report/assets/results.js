@@ -5,7 +5,9 @@
 moesaic.kinds = {};
 (() => {
   const {at} = moesaic;
-  moesaic.armOf = (row) => at(row, 'experiment.arm') || row.arm || at(row, 'problem.strategy');
+  /// An implementation that was named is an arm beside the strategies.
+  moesaic.armOf = (row) => at(row, 'experiment.arm') || row.arm ||
+      at(row, 'problem.implementation') || at(row, 'problem.strategy');
   moesaic.factor = (row, name) => at(row, 'experiment.factors.' + name);
   /// Rows between ranks have a median of each rank, of which the slowest counts.
   moesaic.secondsOf = (row) =>
