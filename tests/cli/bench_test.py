@@ -126,6 +126,14 @@ class Implementations(CliTest):
         result = self.fine("bench", *self.FLAGS, "--strategy", "grouped", *named, "--compare", path, "--threshold", 100)
         self.assertEqual([line.split()[-1] for line in result.out.splitlines()[1:3]].count("-"), 1)
 
+    def test_all_of_the_grouped_product(self):
+        out = self.fine("bench", *self.FLAGS, "--strategy", "host_loop", "--implementation", "all", "--json", "-").out
+        self.assertEqual([json.loads(line)["implementation"] for line in out.splitlines()],
+                         ["cpu/onednn/host_loop", "cpu/onednn/grouped", "cpu/reference/grouped"])
+        out = self.fine("bench", *self.FLAGS, "--strategy", "grouped", "--implementation", "all", "--json", "-").out
+        self.assertEqual([json.loads(line)["implementation"] for line in out.splitlines()],
+                         ["cpu/onednn/grouped", "cpu/reference/grouped"], "what the plan chose, once")
+
     def test_unknown_ones_are_refused_with_those_that_there_are(self):
         result = self.cli("bench", *self.FLAGS, "--implementation", "cpu/reference/grouped,fast")
         self.assertEqual(result.returncode, 2)

@@ -41,6 +41,27 @@ Support support_of(const std::string& implementation, const std::vector<Candidat
   refuse("--implementation", "one of " + join(known, ", "), implementation);
 }
 
+/// The names of `flags`; of `all` those of the grouped product that take this problem and that no
+/// plan chose.
+std::vector<std::string> named_implementations(const RunFlags& flags,
+                                               const GroupedGemmProblem& problem,
+                                               const DeviceInfo& device,
+                                               std::span<const PlannedGemm> planned) {
+  if (flags.implementations != std::vector<std::string>{"all"}) return flags.implementations;
+  std::vector<std::string> names;
+  for (const Candidate& candidate : GroupedGemm::candidates(problem, device)) {
+    const std::string& name = candidate.implementation;
+    const bool chosen = std::any_of(planned.begin(), planned.end(), [&](const PlannedGemm& plan) {
+      return plan.gemm.implementation() == name;
+    });
+    if (chosen || strategy_of(name) != Strategy::grouped) continue;
+    if (support_of(name, GroupedGemm::candidates(problem, device, {.implementation = name}))) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
 const char* output_name(Pass pass) {
   return pass == Pass::forward ? "y" : pass == Pass::dgrad ? "dx" : "dw";
 }
@@ -59,7 +80,8 @@ std::vector<PlannedGemm> plan_strategies(const routing::Record& record, const Ru
       skip_or_throw(record, flags, strategy, error, results);
     }
   }
-  for (const std::string& name : flags.implementations) {
+  problem.strategy = Strategy::grouped;
+  for (const std::string& name : named_implementations(flags, problem, device, planned)) {
     problem.strategy = strategy_of(name);
     const PlanOptions options{.implementation = name};
     const Support support = support_of(name, GroupedGemm::candidates(problem, device, options));
