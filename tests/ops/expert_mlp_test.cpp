@@ -5,46 +5,25 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
-#include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
-#include "moesaic/check.hpp"
-#include "support/mlp_run.hpp"
+#include "ops/expert_mlp_case.hpp"
 
 namespace moesaic::testing {
 namespace {
 
-constexpr CheckOptions kAll{-1, -1, 1};
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-using Parameter = std::tuple<Implementation, UpGateOrder>;
-
-class Mlp : public ::testing::TestWithParam<Parameter> {
+class Mlp : public MlpCase {
  protected:
-  [[nodiscard]] static const Implementation& implementation() {
-    return std::get<Implementation>(GetParam());
-  }
   static MlpRun make(const Counts& counts, std::int64_t tail_rows, Format format = Format::bf16,
-                     Activations activations = Activations::save,
-                     const Layout& layout = kScattered) {
-    ExpertMlpProblem problem =
-        make_mlp(std::get<UpGateOrder>(GetParam()), format,
-                 static_cast<std::int64_t>(counts.size()), total(counts) + tail_rows, 24, 40);
-    problem.activations = activations;
-    MlpRun run(problem, ends(counts), layout);
-    run.fill(11);
-    return run;
-  }
-  static void expect_right(MlpRun& run) {
-    const CheckResult forward = check_expert_mlp_forward(run.problem, run.forward_args(), kAll);
-    EXPECT_EQ(forward.mismatches, 0) << forward.first->tensor << " " << forward.first->row;
-    const CheckResult backward = check_expert_mlp_backward(run.problem, run.backward_args(), kAll);
-    EXPECT_EQ(backward.mismatches, 0) << backward.first->tensor << " " << backward.first->row;
-    EXPECT_LE(forward.worst, 1);
+                     Activations activations = Activations::save) {
+    return filled(problem_of(counts, tail_rows, format, activations), counts);
   }
   static void expect_finite(const HostTensor& tensor, std::int64_t begin, std::int64_t end) {
     for (std::int64_t expert = 0; expert < std::max<std::int64_t>(1, tensor.experts()); ++expert) {
@@ -59,81 +38,44 @@ class Mlp : public ::testing::TestWithParam<Parameter> {
 };
 
 TEST_P(Mlp, WithinTheBoundOnHostileCounts) {
-  for (const Format format : {Format::bf16, Format::f32}) {
-    for (const Activations activations : {Activations::save, Activations::recompute}) {
-      for (const Counts& counts :
-           {Counts{7, 0, 33, 1}, Counts{0, 0, 0, 12}, Counts{50, 0}, Counts{1}, Counts{9, 1, 1}}) {
-        MlpRun run = make(counts, 5, format, activations);
-        EXPECT_FALSE(run.forward(implementation()));
-        EXPECT_FALSE(run.backward(implementation()));
-        expect_right(run);
-      }
-    }
-  }
+  on_hostile_counts([](Format format, Activations activations, const Counts& counts) {
+    MlpRun run = make(counts, 5, format, activations);
+    run_both(run, implementation());
+    expect_right(run);
+  });
 }
 
 TEST_P(Mlp, RecomputeGivesTheBitsOfSave) {
-  for (const Format format : {Format::bf16, Format::f32}) {
-    MlpRun save = make({20, 0, 31}, 6, format);
-    MlpRun again = make({20, 0, 31}, 6, format, Activations::recompute);
-    for (MlpRun* run : {&save, &again}) {
-      run->forward(implementation());
-      run->backward(implementation());
-    }
-    EXPECT_EQ(bit_difference(again.y, save.y), "");
-    EXPECT_EQ(bit_difference(again.dx, save.dx), "");
-    EXPECT_EQ(bit_difference(again.dw_up_gate, save.dw_up_gate), "");
-    EXPECT_EQ(bit_difference(again.dw_down, save.dw_down), "");
-  }
+  expect_recompute_gives_the_bits_of_save(implementation(), [](Format format, Activations mode) {
+    return make({20, 0, 31}, 6, format, mode);
+  });
 }
 
-/// dx in the memory of x: the weight gradients still see x.
 TEST_P(Mlp, DxMayBeTheMemoryOfX) {
-  for (const Activations activations : {Activations::save, Activations::recompute}) {
-    MlpRun apart = make({20, 0, 31}, 6, Format::bf16, activations);
-    MlpRun alias = make({20, 0, 31}, 6, Format::bf16, activations);
-    for (MlpRun* run : {&apart, &alias}) {
-      run->forward(implementation());
-    }
-    apart.backward(implementation());
-    ExpertMlpBackwardArgs args = alias.backward_args();
-    args.dx = alias.x.view();
-    const ExpertMlp mlp = alias.plan(implementation());
-    const HostWorkspace workspace(mlp.backward_workspace_bytes());
-    mlp.backward(args, workspace.get(), Stream::cpu());
-    EXPECT_EQ(bit_difference(alias.x, apart.dx), "");
-    EXPECT_EQ(bit_difference(alias.dw_up_gate, apart.dw_up_gate), "");
-    EXPECT_EQ(bit_difference(alias.dw_down, apart.dw_down), "");
-  }
+  expect_dx_in_the_memory_of_x(implementation(), [](Activations activations) {
+    return make({20, 0, 31}, 6, Format::bf16, activations);
+  });
 }
 
 /// x, u and dy are NaN past the last expert (MlpRun leaves them so): no gradient may be.
 TEST_P(Mlp, NanTailsReachNoGradient) {
-  for (const Activations activations : {Activations::save, Activations::recompute}) {
+  for (const Activations activations : kBothActivations) {
     for (const Tail tail : {Tail::leave, Tail::zero}) {
-      const Counts counts = {20, 0, 31};
-      MlpRun run = make(counts, 29, Format::bf16, activations);
+      MlpRun run = make({20, 0, 31}, 29, Format::bf16, activations);
       run.problem.tail = tail;
       ASSERT_TRUE(std::isnan(run.x.get(0, 60, 0)) && std::isnan(run.dy.get(0, 60, 0)));
-      const std::vector<std::byte> y = run.y.snapshot();
-      const std::vector<std::byte> dx = run.dx.snapshot();
+      const RowsBefore before(run);
       const std::vector<std::byte> u = run.u.snapshot();
       run.forward(implementation());
       run.u.fill_rows(0, 51, 80, kNan);
       run.backward(implementation());
-      const auto written = [&](auto, auto row, auto) { return row < 51 || tail == Tail::zero; };
-      EXPECT_EQ(run.y.stray_change(y, written), "");
-      EXPECT_EQ(run.dx.stray_change(dx, written), "");
+      before.expect_no_other_written(run);
       EXPECT_EQ(run.u.stray_change(u, [](auto, auto row, auto) { return row >= 0; }), "");
       expect_finite(run.y, 0, tail == Tail::zero ? 80 : 51);
       expect_finite(run.dx, 0, tail == Tail::zero ? 80 : 51);
       expect_finite(run.dw_up_gate, 0, 80);
       expect_finite(run.dw_down, 0, 24);
       expect_right(run);
-      for (std::int64_t row = 51; tail == Tail::zero && row < 80; ++row) {
-        ASSERT_EQ(run.y.bits(0, row, 5), 0u);
-        ASSERT_EQ(run.dx.bits(0, row, 5), 0u);
-      }
     }
   }
 }
@@ -144,11 +86,9 @@ TEST_P(Mlp, RunsAgainInTheSameWorkspace) {
   const ExpertMlp mlp = run.plan(implementation());
   const HostWorkspace forward(mlp.forward_workspace_bytes());
   const HostWorkspace backward(mlp.backward_workspace_bytes());
-  MlpRun other = make({1, 40, 7}, 12, Format::bf16, Activations::recompute);
   mlp.forward(run.forward_args(), forward.get(), Stream::cpu());
   mlp.backward(run.backward_args(), backward.get(), Stream::cpu());
   MlpRun again = make({20, 0, 31}, 9, Format::bf16, Activations::recompute);
-  other.problem = run.problem;
   MlpRun poison(run.problem, {20, 55, 60});
   poison.fill(5);
   poison.x.fill(kNan);
@@ -157,10 +97,7 @@ TEST_P(Mlp, RunsAgainInTheSameWorkspace) {
   mlp.backward(poison.backward_args(), backward.get(), Stream::cpu());
   mlp.forward(again.forward_args(), forward.get(), Stream::cpu());
   mlp.backward(again.backward_args(), backward.get(), Stream::cpu());
-  EXPECT_EQ(bit_difference(again.y, run.y), "");
-  EXPECT_EQ(bit_difference(again.dx, run.dx), "");
-  EXPECT_EQ(bit_difference(again.dw_up_gate, run.dw_up_gate), "");
-  EXPECT_EQ(bit_difference(again.dw_down, run.dw_down), "");
+  expect_same(again, run);
 }
 
 TEST_P(Mlp, AllExpertsEmptyOrNoRowsAtAll) {
@@ -170,13 +107,9 @@ TEST_P(Mlp, AllExpertsEmptyOrNoRowsAtAll) {
       run.problem.accumulate_wgrad = accumulate;
       run.dw_up_gate.fill(3);
       run.dw_down.fill(3);
-      const std::vector<std::byte> y = run.y.snapshot();
-      const std::vector<std::byte> dx = run.dx.snapshot();
-      EXPECT_FALSE(run.forward(implementation()));
-      EXPECT_FALSE(run.backward(implementation()));
-      const auto nothing = [](auto, auto, auto) { return false; };
-      EXPECT_EQ(run.y.stray_change(y, nothing), "");
-      EXPECT_EQ(run.dx.stray_change(dx, nothing), "");
+      const RowsBefore before(run);
+      run_both(run, implementation());
+      before.expect_no_other_written(run);
       EXPECT_EQ(run.dw_up_gate.get(2, 79, 23), accumulate ? 3 : 0);
       EXPECT_EQ(run.dw_down.get(0, 23, 39), accumulate ? 3 : 0);
     }
@@ -184,22 +117,16 @@ TEST_P(Mlp, AllExpertsEmptyOrNoRowsAtAll) {
 }
 
 TEST_P(Mlp, AccumulatesIntoFp32) {
-  MlpRun fresh = make({20, 0, 31}, 3);
-  fresh.problem.wgrad_dtype = DType::f32;
-  fresh = [&] {
-    MlpRun run(fresh.problem, ends({20, 0, 31}), kScattered);
-    run.fill(11);
-    return run;
-  }();
-  fresh.forward(implementation());
-  fresh.backward(implementation());
-  MlpRun sum(fresh.problem, ends({20, 0, 31}), kScattered);
-  sum.fill(11);
+  const Counts counts = {20, 0, 31};
+  ExpertMlpProblem problem = problem_of(counts, 3, Format::bf16, Activations::save);
+  problem.wgrad_dtype = DType::f32;
+  MlpRun fresh = filled(problem, counts);
+  run_both(fresh, implementation());
+  MlpRun sum = filled(problem, counts);
   sum.problem.accumulate_wgrad = true;
   sum.dw_up_gate.fill(1024);
   sum.dw_down.fill(-1024);
-  sum.forward(implementation());
-  sum.backward(implementation());
+  run_both(sum, implementation());
   for (const auto& [total, part, old] : {std::tuple{&sum.dw_up_gate, &fresh.dw_up_gate, 1024.0},
                                          std::tuple{&sum.dw_down, &fresh.dw_down, -1024.0}}) {
     for (std::int64_t expert = 0; expert < 3; ++expert) {
@@ -230,13 +157,7 @@ TEST_P(Mlp, WrongOffsetsAreRecordedAndContained) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Mlp,
-                         ::testing::Combine(::testing::ValuesIn(runnable()),
-                                            ::testing::ValuesIn(kAllOrders)),
-                         [](const auto& instance) {
-                           return test_name(std::get<0>(instance.param).name + "_" +
-                                            std::string(name(std::get<1>(instance.param))));
-                         });
+INSTANTIATE_TEST_SUITE_P(All, Mlp, MlpCase::all(), MlpCase::name_of);
 
 }  // namespace
 }  // namespace moesaic::testing

@@ -3,41 +3,28 @@
 // checker, and bit for bit against rows that were copied by hand; tails, faults, parts, memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
+#include <initializer_list>
 #include <string>
-#include <tuple>
-#include <vector>
+#include <string_view>
 
-#include "moesaic/check.hpp"
+#include "ops/expert_mlp_case.hpp"
 #include "support/expect_error.hpp"
-#include "support/mlp_run.hpp"
 
 namespace moesaic::testing {
 namespace {
 
-constexpr CheckOptions kAll{-1, -1, 1};
-constexpr XRows kBoth[] = {XRows::indexed, XRows::copied};
-
-using Parameter = std::tuple<Implementation, UpGateOrder>;
-
-class MlpXRows : public ::testing::TestWithParam<Parameter> {
+class MlpXRows : public MlpCase {
  protected:
-  [[nodiscard]] static const Implementation& implementation() {
-    return std::get<Implementation>(GetParam());
-  }
   static MlpRun make(const Counts& counts, std::int64_t tail_rows, XRows x_rows = XRows::indexed,
                      Activations activations = Activations::save, Format format = Format::bf16,
                      bool weighted = false) {
-    ExpertMlpProblem problem =
-        make_mlp(std::get<UpGateOrder>(GetParam()), format,
-                 static_cast<std::int64_t>(counts.size()), total(counts) + tail_rows, 24, 40);
-    problem.activations = activations;
+    ExpertMlpProblem problem = problem_of(counts, tail_rows, format, activations);
     problem.x_rows = x_rows;
     problem.row_weights = weighted;
-    MlpRun run(problem, ends(counts), kScattered);
-    run.fill(11);
-    return run;
+    return filled(problem, counts);
   }
   /// The same with its rows copied: x [M, d], zeros where an index is outside, NaN in the tail.
   static MlpRun in_order(const MlpRun& gathered, const Counts& counts) {
@@ -53,58 +40,31 @@ class MlpXRows : public ::testing::TestWithParam<Parameter> {
     }
     return run;
   }
-  static void run_both(MlpRun& run) {
-    EXPECT_FALSE(run.forward(implementation()));
-    EXPECT_FALSE(run.backward(implementation()));
-  }
-  static void expect_right(MlpRun& run) {
-    const CheckResult forward = check_expert_mlp_forward(run.problem, run.forward_args(), kAll);
-    EXPECT_EQ(forward.mismatches, 0) << forward.first->tensor << " " << forward.first->row;
-    const CheckResult backward = check_expert_mlp_backward(run.problem, run.backward_args(), kAll);
-    EXPECT_EQ(backward.mismatches, 0) << backward.first->tensor << " " << backward.first->row;
-    EXPECT_GT(forward.elements + backward.elements, 0);
-  }
-  static void expect_same(const MlpRun& got, const MlpRun& want) {
-    EXPECT_EQ(bit_difference(got.y, want.y), "");
-    EXPECT_EQ(bit_difference(got.dx, want.dx), "");
-    EXPECT_EQ(bit_difference(got.dw_up_gate, want.dw_up_gate), "");
-    EXPECT_EQ(bit_difference(got.dw_down, want.dw_down), "");
-    if (got.saves()) {
-      EXPECT_EQ(bit_difference(got.u, want.u), "");
-    }
-  }
 };
 
 TEST_P(MlpXRows, WithinTheBoundAndTheBitsOfCopiedRowsOnHostileCounts) {
-  for (const XRows x_rows : kBoth) {
-    for (const Format format : {Format::bf16, Format::f32}) {
-      for (const Activations activations : {Activations::save, Activations::recompute}) {
-        for (const Counts& counts :
-             {Counts{7, 0, 33, 1}, Counts{0, 0, 0, 12}, Counts{50, 0}, Counts{1}}) {
-          SCOPED_TRACE(std::string(name(x_rows)) + " " + std::string(name(activations)));
-          MlpRun run = make(counts, 5, x_rows, activations, format);
-          MlpRun copied = in_order(run, counts);
-          run_both(run);
-          run_both(copied);
-          expect_right(run);
-          expect_same(run, copied);
-        }
-      }
-    }
+  for (const XRows x_rows : {XRows::indexed, XRows::copied}) {
+    SCOPED_TRACE(name(x_rows));
+    on_hostile_counts([&](Format format, Activations activations, const Counts& counts) {
+      MlpRun run = make(counts, 5, x_rows, activations, format);
+      MlpRun copied = in_order(run, counts);
+      run_both(run, implementation());
+      run_both(copied, implementation());
+      expect_right(run);
+      expect_same(run, copied);
+    });
   }
 }
 
 TEST_P(MlpXRows, WithWeightsOfRows) {
-  for (const Activations activations : {Activations::save, Activations::recompute}) {
+  for (const Activations activations : kBothActivations) {
     const Counts counts = {20, 0, 31};
     MlpRun run = make(counts, 6, XRows::indexed, activations, Format::bf16, true);
     MlpRun copied = in_order(run, counts);
-    run_both(run);
-    run_both(copied);
+    run_both(run, implementation());
+    run_both(copied, implementation());
     expect_right(run);
     expect_same(run, copied);
-    EXPECT_EQ(std::memcmp(run.drow_weights.data(), copied.drow_weights.data(), 51 * sizeof(float)),
-              0);
   }
 }
 
@@ -114,19 +74,16 @@ TEST_P(MlpXRows, RowsOfNobodyReachNothing) {
     MlpRun run = make({20, 0, 31}, 29);
     ASSERT_TRUE(std::isnan(run.x.get(0, MlpRun::kTokens - 1, 0))) << "a row that nobody is";
     run.problem.tail = tail;
-    const std::vector<std::byte> y = run.y.snapshot();
-    const std::vector<std::byte> dx = run.dx.snapshot();
-    run_both(run);
-    const auto written = [&](auto, auto row, auto) { return row < 51 || tail == Tail::zero; };
-    EXPECT_EQ(run.y.stray_change(y, written), "");
-    EXPECT_EQ(run.dx.stray_change(dx, written), "");
+    const RowsBefore before(run);
+    run_both(run, implementation());
+    before.expect_no_other_written(run);
     expect_right(run);
   }
 }
 
 TEST_P(MlpXRows, AnIndexOutsideIsARowOfZeros) {
   MlpRun run = make({20, 0, 31}, 0);
-  run_both(run);
+  run_both(run, implementation());
   for (std::int64_t row = 0; row < 51; ++row) {
     const bool outside = row % 9 == 4;
     const std::int32_t index = run.x_rows[static_cast<std::size_t>(row)];
@@ -137,70 +94,27 @@ TEST_P(MlpXRows, AnIndexOutsideIsARowOfZeros) {
 
 TEST_P(MlpXRows, NoRowsOfXAtAll) {
   MlpRun run = make({20, 0, 31}, 4);
-  run_both(run);
+  run_both(run, implementation());
   ExpertMlpForwardArgs args = run.forward_args();
   args.x.shape[0] = 0;
   args.x.data = nullptr;
-  const ExpertMlp mlp = run.plan(implementation());
-  const HostWorkspace workspace(mlp.forward_workspace_bytes());
-  mlp.forward(args, workspace.get(), Stream::cpu());
+  run.forward(implementation(), args);
   for (std::int64_t row = 0; row < 51; ++row) {
     ASSERT_EQ(run.y.get(0, row, 7), 0) << row;
   }
 }
 
-/// Any part of the gradients has the bits that it has among all, and the rest is not written.
 TEST_P(MlpXRows, OnlyWantedGradientsAreWritten) {
-  for (const Activations activations : {Activations::save, Activations::recompute}) {
-    MlpRun all = make({20, 0, 31}, 9, XRows::indexed, activations);
-    run_both(all);
-    for (unsigned wanted = 1; wanted < 8; ++wanted) {
-      MlpRun run = make({20, 0, 31}, 9, XRows::indexed, activations);
-      run.forward(implementation());
-      const MlpRun fresh = make({20, 0, 31}, 9, XRows::indexed, activations);
-      ExpertMlpBackwardArgs args = run.backward_args();
-      TensorView* gradients[] = {&args.dx, &args.dw_up_gate, &args.dw_down};
-      for (unsigned i = 0; i < 3; ++i) {
-        if ((wanted >> i & 1U) == 0) {
-          *gradients[i] = {};
-        }
-      }
-      const ExpertMlp mlp = run.plan(implementation());
-      const HostWorkspace workspace(mlp.backward_workspace_bytes());
-      mlp.backward(args, workspace.get(), Stream::cpu());
-      const auto from = [&](unsigned i) -> const MlpRun& {
-        return (wanted >> i & 1U) != 0 ? all : fresh;
-      };
-      EXPECT_EQ(bit_difference(run.dx, from(0).dx), "") << wanted;
-      EXPECT_EQ(bit_difference(run.dw_up_gate, from(1).dw_up_gate), "") << wanted;
-      EXPECT_EQ(bit_difference(run.dw_down, from(2).dw_down), "") << wanted;
-    }
-  }
+  expect_only_wanted_gradients(implementation(), [](Activations activations) {
+    return make({20, 0, 31}, 9, XRows::indexed, activations);
+  });
 }
 
-/// The copied rows are intermediates like others: apart, in memory of any content and no more than
-/// is asked for.
+/// The copied rows are intermediates like others.
 TEST_P(MlpXRows, ScratchMayLieApart) {
-  for (const Activations activations : {Activations::save, Activations::recompute}) {
-    MlpRun within = make({20, 0, 31}, 6, XRows::indexed, activations);
-    run_both(within);
-    MlpRun apart = make({20, 0, 31}, 6, XRows::indexed, activations);
-    const ExpertMlp mlp = apart.plan(implementation());
-    const HostWorkspace forward(mlp.forward_workspace_bytes() - mlp.forward_scratch_bytes());
-    const HostWorkspace backward(mlp.backward_workspace_bytes() - mlp.backward_scratch_bytes());
-    const HostWorkspace forward_scratch(mlp.forward_scratch_bytes());
-    const HostWorkspace backward_scratch(mlp.backward_scratch_bytes());
-    for (const HostWorkspace* scratch : {&forward_scratch, &backward_scratch}) {
-      std::memset(scratch->get().bytes.data(), 0xFF, scratch->get().bytes.size());
-    }
-    ExpertMlpForwardArgs forward_args = apart.forward_args();
-    forward_args.scratch = forward_scratch.get();
-    mlp.forward(forward_args, forward.get(), Stream::cpu());
-    ExpertMlpBackwardArgs backward_args = apart.backward_args();
-    backward_args.scratch = backward_scratch.get();
-    mlp.backward(backward_args, backward.get(), Stream::cpu());
-    expect_same(apart, within);
-  }
+  expect_scratch_may_lie_apart(implementation(), [](Activations activations) {
+    return make({20, 0, 31}, 6, XRows::indexed, activations);
+  });
 }
 
 TEST_P(MlpXRows, WrongOffsetsAreContained) {
@@ -213,7 +127,7 @@ TEST_P(MlpXRows, WrongOffsetsAreContained) {
 }
 
 TEST_P(MlpXRows, SaysThatItCopiesAndWhatThatTakes) {
-  for (const Activations activations : {Activations::save, Activations::recompute}) {
+  for (const Activations activations : kBothActivations) {
     MlpRun plain = make({20, 0, 31}, 6, XRows::in_order, activations);
     MlpRun run = make({20, 0, 31}, 6, XRows::indexed, activations);
     const ExpertMlp without = plain.plan(implementation());
@@ -274,13 +188,7 @@ TEST_P(MlpXRows, RefusalsNameTheArgument) {
                [&] { in_order.forward(args, workspace.get(), Stream::cpu()); });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MlpXRows,
-                         ::testing::Combine(::testing::ValuesIn(runnable()),
-                                            ::testing::ValuesIn(kAllOrders)),
-                         [](const auto& instance) {
-                           return test_name(std::get<0>(instance.param).name + "_" +
-                                            std::string(name(std::get<1>(instance.param))));
-                         });
+INSTANTIATE_TEST_SUITE_P(All, MlpXRows, MlpCase::all(), MlpCase::name_of);
 
 }  // namespace
 }  // namespace moesaic::testing

@@ -174,15 +174,21 @@ struct MlpRun {
     return ExpertMlp::plan(problem, cpu(), options);
   }
   DeviceFault forward(const Implementation& implementation) {
+    return forward(implementation, forward_args());
+  }
+  DeviceFault forward(const Implementation& implementation, const ExpertMlpForwardArgs& args) {
     const ExpertMlp mlp = plan(implementation);
     const HostWorkspace workspace(mlp.forward_workspace_bytes());
-    mlp.forward(forward_args(), workspace.get(), Stream::cpu());
+    mlp.forward(args, workspace.get(), Stream::cpu());
     return read_fault(workspace.get(), Stream::cpu());
   }
   DeviceFault backward(const Implementation& implementation) {
+    return backward(implementation, backward_args());
+  }
+  DeviceFault backward(const Implementation& implementation, const ExpertMlpBackwardArgs& args) {
     const ExpertMlp mlp = plan(implementation);
     const HostWorkspace workspace(mlp.backward_workspace_bytes());
-    mlp.backward(backward_args(), workspace.get(), Stream::cpu());
+    mlp.backward(args, workspace.get(), Stream::cpu());
     return read_fault(workspace.get(), Stream::cpu());
   }
 };
