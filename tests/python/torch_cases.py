@@ -83,6 +83,8 @@ def _mlp_device():
 MLP_DEVICE = _mlp_device()
 MLP_CUDA = MLP_DEVICE == "cuda"
 needs_mlp_cuda = unittest.skipUnless(MLP_CUDA, "needs a CUDA device and CUDA kernels of the expert")
+MLP_DTYPES = (BF16,) if MLP_CUDA else (BF16, torch.float32)
+ORDERS = ("up_gate", "gate_up", "interleaved")
 # Error allowed to an element: a share of the RMS of its row or expert's matrix (U, H and dU are
 # rounded), and two ulps of its own.
 SHARES = {BF16: (0.06, 2.0 ** -7), torch.float32: (2e-5, 2.0 ** -20)}
@@ -127,6 +129,12 @@ class MlpCase:
     def forward(self, **options):
         return self.run(*self.inputs, **options)
 
+    def train(self, leaves, **options):
+        """y; the gradients of dy are left with the leaves that want one."""
+        y = self.run(*leaves, **options)
+        y.backward(self.dy)
+        return y.detach()
+
     def _exact(self):
         leaves = [tensor.double().requires_grad_() for tensor in self.inputs]
         x, w_up_gate, w_down, *row_weights = leaves
@@ -165,6 +173,15 @@ class MlpCase:
         allowed = share * rms + ulps * want.abs() + 1e-9
         worst = ((got - want).abs() / allowed).nan_to_num(1e9).max().item() if want.numel() else 0
         test.assertLess(worst, 1, what)
+
+    def near_gradients(self, test, leaves, what=""):
+        """That of every leaf, in the order of `inputs`."""
+        for leaf, want in zip(leaves, self.gradients):
+            self.near(test, leaf.grad, want, what)
+
+
+def weighted(*arguments, **options):
+    return MlpCase(*arguments, weighted=True, **options)
 
 
 class MoesaicTest(unittest.TestCase):

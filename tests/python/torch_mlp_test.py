@@ -6,21 +6,20 @@ saved and what is computed."""
 import unittest
 from unittest import mock
 
-from torch_cases import BF16, MLP_CUDA, MLP_DEVICE, MlpCase, MoesaicTest, offsets, saved_bytes
+from torch_cases import (BF16, MLP_CUDA, MLP_DEVICE, MLP_DTYPES, ORDERS, MlpCase, MoesaicTest,
+                         saved_bytes)
+from torch_mlp_properties import MlpTest
 
 import torch
 
 import moesaic.torch as m
 from moesaic.torch import _mlp_execute
 
-ORDERS = ("up_gate", "gate_up", "interleaved")
-DTYPES = (BF16,) if MLP_CUDA else (BF16, torch.float32)
-
 
 class Forward(MoesaicTest):
     def test_three_orders(self):
         # Gate and up interleaved against concatenated: sonic-moe#45, ROCm/ATOM#885.
-        for dtype in DTYPES:
+        for dtype in MLP_DTYPES:
             for order in ORDERS:
                 case = MlpCase(order=order, dtype=dtype)
                 case.near(self, case.forward(), case.y, f"{order} {dtype}")
@@ -86,18 +85,17 @@ class Forward(MoesaicTest):
         self.same(case.forward(), y)
 
 
-class Gradients(MoesaicTest):
+class Gradients(MlpTest):
     def test_against_fp64_with_nan_tails(self):
         # Three leaks of the tail: transformers#45621, #48205; torchtitan#1237.
-        for dtype in DTYPES:
+        for dtype in MLP_DTYPES:
             for order in ORDERS:
                 for recompute in (False, True):
                     case = MlpCase(order=order, dtype=dtype)
                     leaves = case.leaves()
-                    case.run(*leaves, recompute=recompute).backward(case.dy)
+                    case.train(leaves, recompute=recompute)
                     what = f"{order} {dtype} recompute {recompute}"
-                    for got, want in zip((leaf.grad for leaf in leaves), case.gradients):
-                        case.near(self, got, want, what)
+                    case.near_gradients(self, leaves, what)
                     self.same(leaves[0].grad[case.used:], torch.zeros(6, 64, device=MLP_DEVICE), what)
 
     def test_routings_that_have_broken_kernels(self):
@@ -105,24 +103,13 @@ class Gradients(MoesaicTest):
                        [150, 64, 0, 200, 0]):
             case = MlpCase(counts)
             leaves = case.leaves()
-            y = case.run(*leaves)
-            y.backward(case.dy)
-            case.near(self, y.detach(), case.y, counts)
-            for got, want in zip((leaf.grad for leaf in leaves), case.gradients):
-                case.near(self, got, want, counts)
+            case.near(self, case.train(leaves), case.y, counts)
+            case.near_gradients(self, leaves, counts)
             for expert in (expert for expert, count in enumerate(counts) if count == 0):
                 self.assertFalse(leaves[1].grad[expert].any() or leaves[2].grad[expert].any(), counts)
 
     def test_recompute_gives_the_bits_of_save(self):
-        case = MlpCase()
-        results = []
-        for recompute in (False, True):
-            leaves = case.leaves()
-            y = case.run(*leaves, recompute=recompute)
-            y.backward(case.dy)
-            results.append([y.detach(), *(leaf.grad for leaf in leaves)])
-        for save, recompute in zip(*results):
-            self.same(recompute, save)
+        self.recompute_gives_the_bits_of_save(MlpCase())
 
     def test_freed_nan_reaches_no_gradient(self):
         # Blocks that the caching allocator hands out again, in a second backward: pytorch#193633.
@@ -133,7 +120,7 @@ class Gradients(MoesaicTest):
                      for size in (36 * 64, 36 * 96, 36 * 48, 3 * 96 * 64) for _ in range(4)]
             del freed
             leaves = case.leaves()
-            case.run(*leaves, recompute=number == 1).backward(case.dy)
+            case.train(leaves, recompute=number == 1)
             found = [leaf.grad for leaf in leaves]
             first = first or found
             for got, want in zip(found, first):
@@ -145,22 +132,10 @@ class Gradients(MoesaicTest):
         case.dy = torch.ones_like(case.dy)
         leaves = case.leaves()
         case.run(*leaves).sum().backward()
-        for got, want in zip((leaf.grad for leaf in leaves), case.gradients):
-            case.near(self, got, want)
+        case.near_gradients(self, leaves)
 
     def test_frozen_parts_are_not_computed(self):
-        case = MlpCase()
-        for number in range(1, 8):
-            wanted = [bool(number & bit) for bit in (1, 2, 4)]
-            leaves = [leaf if want else leaf.detach() for leaf, want in zip(case.leaves(), wanted)]
-            with mock.patch.object(_mlp_execute, "backward", wraps=_mlp_execute.backward) as spy:
-                case.run(*leaves).backward(case.dy)
-            self.assertEqual([each is not None for each in spy.call_args.args[6]], [*wanted, False])
-            for leaf, want, gradient in zip(leaves, wanted, case.gradients):
-                if want:
-                    case.near(self, leaf.grad, gradient, number)
-                else:
-                    self.assertIsNone(leaf.grad)
+        self.frozen_parts_are_not_computed(MlpCase())
 
     def test_a_second_derivative_is_refused_by_name(self):
         case = MlpCase(tail=0)
@@ -189,28 +164,10 @@ class Gradients(MoesaicTest):
             y.backward(case.dy)
 
 
-class Buffers(MoesaicTest):
+class Buffers(MlpTest):
     def test_all_of_them(self):
         for recompute in (False, True):
-            case = MlpCase()
-            x, w_up_gate, w_down = case.leaves()
-            out = torch.full_like(case.x, 7.0)
-            dx = torch.full_like(case.x, 7.0)
-            up, down = (torch.full(w.shape, 5.0, device=MLP_DEVICE) for w in (w_up_gate, w_down))
-            y = case.run(x, w_up_gate, w_down, recompute=recompute, out=out, input_grad_out=dx,
-                         w_up_gate_grad_out=up, w_down_grad_out=down, accumulate_wgrad=True)
-            self.assertEqual(y.data_ptr(), out.data_ptr())
-            y.backward(case.dy)
-            case.near(self, out, case.y)
-            case.near(self, dx, case.gradients[0])
-            case.near(self, up - 5, case.gradients[1])
-            case.near(self, down - 5, case.gradients[2])
-            self.same(up[1], torch.full_like(up[1], 5.0), "the expert without rows")
-            for buffer in (out, dx):
-                self.same(buffer[case.used:], torch.full_like(buffer[case.used:], 7.0), "tail")
-            self.same(x.grad, dx)
-            self.assertIsNone(w_up_gate.grad)
-            self.assertIsNone(w_down.grad)
+            self.all_buffers_take_their_results(MlpCase(), recompute)
 
     def test_input_gradient_may_take_the_place_of_x(self):
         for recompute in (False, True):

@@ -4,19 +4,18 @@
 
 import threading
 import unittest
-import unittest.mock
 import warnings
 
-from torch_cases import (BF16, MLP_DEVICE, MlpCase, MoesaicTest, integers, needs_mlp_cuda, offsets)
+from torch_cases import BF16, MLP_DEVICE, MlpCase, MoesaicTest, integers, needs_mlp_cuda, offsets
+from torch_mlp_properties import MlpTest
 
 import torch
 from torch import library
-import torch.utils.checkpoint
 
 import moesaic.torch as m
 
 
-class Tracing(MoesaicTest):
+class Tracing(MlpTest):
     def test_opcheck(self):
         case = MlpCase(tail=0)
         ops, inputs = torch.ops.moesaic, (case.x, case.w_up_gate, case.w_down, case.offs)
@@ -52,19 +51,7 @@ class Tracing(MoesaicTest):
                 self.same(mine.grad, want.grad)
 
     def test_compile_once_for_any_number_of_rows(self):
-        torch._dynamo.reset()
-        compiled = torch.compile(
-            lambda x, w_up_gate, w_down, offs: m.swiglu_mlp(x, w_up_gate, w_down, offs=offs,
-                                                            order="up_gate"),
-            fullgraph=True, dynamic=True)
-        with unittest.mock.patch.object(torch._dynamo.config, "error_on_recompile", True):
-            for counts in ([9, 0, 21], [1, 2, 3], [40, 0, 0]):
-                case = MlpCase(counts)
-                leaves = case.leaves()
-                y = compiled(*leaves, case.offs)
-                y.backward(case.dy)
-                case.near(self, y.detach(), case.y)
-                case.near(self, leaves[1].grad, case.gradients[1])
+        self.one_compilation_serves_any_number_of_rows(MlpCase)
 
     def test_compile_with_buffers(self):
         case = MlpCase(tail=0)
@@ -85,16 +72,7 @@ class Tracing(MoesaicTest):
             case.near(self, down / step, case.gradients[2])
 
     def test_autocast(self):
-        case = MlpCase()
-        leaves = [leaf.float().detach().requires_grad_() for leaf in case.leaves()]
-        with torch.autocast(MLP_DEVICE, dtype=BF16):
-            y = case.run(*leaves)
-        self.assertEqual(y.dtype, BF16)
-        case.near(self, y.detach(), case.y)
-        y.backward(case.dy)
-        for leaf, want in zip(leaves, case.gradients):
-            self.assertEqual(leaf.grad.dtype, torch.float32)
-            case.near(self, leaf.grad, want)
+        self.autocast_computes_in_bf16(MlpCase())
 
     def test_compile_with_a_gather(self):
         case = MlpCase()
@@ -106,15 +84,7 @@ class Tracing(MoesaicTest):
             self.same(got.grad.nan_to_num(), want.grad.nan_to_num())
 
     def test_inference_mode_and_checkpoint(self):
-        case = MlpCase()
-        plain = case.leaves()
-        case.run(*plain).backward(case.dy)
-        with torch.inference_mode():
-            case.near(self, case.forward(), case.y)
-        leaves = case.leaves()
-        torch.utils.checkpoint.checkpoint(case.run, *leaves, use_reentrant=False).backward(case.dy)
-        for got, want in zip(leaves, plain):
-            self.same(got.grad, want.grad)
+        self.checkpoint_and_inference_mode_change_nothing(MlpCase())
 
     def test_threads(self):
         case, wrong = MlpCase(), []
