@@ -83,7 +83,7 @@ def check_rows(argument, view, columns=None):
         refuse(argument, f"[M, {'columns' if columns is None else columns}]", view)
     if view.shape[1] % 8 != 0:
         refuse(argument, "a multiple of 8 columns", view)
-    if view.stride[1] != 1:
+    if view.stride[1] != 1 and view.shape[0] > 0:  # NumPy's strides of no rows are zero
         refuse(argument, "row-major storage (last stride 1; .contiguous() makes it so)", view)
     fits = view.stride[0] >= view.shape[1] and _fits_16(view.stride[0], view.dtype)
     if not fits and view.shape[0] > 1:  # the stride of a single row is never used

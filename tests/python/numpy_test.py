@@ -86,6 +86,17 @@ class Product(unittest.TestCase):
         x, w = integers(9, 64, seed=5)[:, 16:48], integers(1, 8, 32, seed=6)
         self.same(moesaic.grouped_mm(x, w.swapaxes(1, 2), offs=offsets([9])), forward(x, w, [9]))
 
+    def test_arrays_without_rows(self):
+        """Whose strides NumPy sets to zero."""
+        x, w, offs = integers(0, 16), integers(2, 24, 16), offsets([0, 0])
+        self.assertEqual(moesaic.grouped_mm(x, w.swapaxes(1, 2), offs=offs).shape, (0, 24))
+        for dw in (moesaic.wgrad(integers(0, 24), x, offs=offs),
+                   moesaic.grouped_mm(integers(0, 24).T, x, offs=offs)):
+            self.same(dw, np.zeros((2, 24, 16)))
+        y = moesaic.swiglu_mlp(x, integers(2, 16, 16), integers(2, 16, 8), offs=offs, order="up_gate",
+                               row_weights=np.zeros(0, np.float32))
+        self.assertEqual(y.shape, (0, 16))
+
     def test_wgrad_and_two_by_two(self):
         for name, counts in COUNTS.items():
             with self.subTest(counts=name):
