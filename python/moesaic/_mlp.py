@@ -29,25 +29,36 @@ class Call(NamedTuple):
         return View((self.rows, columns), (columns, 1), self.dtype, self.device)
 
 
-def check(views, order, x_rows=None):
-    """The call that these views of x, w_up_gate, w_down and offs describe, and of x_rows where x is
-    not [M, d]."""
+def of_rows(row_weights, x_rows):
+    """What there is of both, by name, and what a plan must know of it."""
+    found = {"row_weights": row_weights, "x_rows": x_rows}
+    return ({name: array for name, array in found.items() if array is not None},
+            {"row_weights": row_weights is not None,
+             "x_rows": "in_order" if x_rows is None else "indexed"})
+
+
+def check(views, order):
+    """The call that these views of x, w_up_gate, w_down and offs describe, and of row_weights and
+    x_rows where there are some: x is then [T, d]."""
     _gemm.check_word("order", order, ORDERS)
     for name, rank in zip(INPUTS, (2, 3, 3, 1)):
         if len(views[name].shape) != rank:
             refuse(name, f"{rank} dimension(s)", views[name])
     x, w_up_gate, w_down, offs = (views[name] for name in INPUTS)
     rows, d = x.shape
-    if x_rows is not None:
-        rows = _check_x_rows(x_rows, x)
+    if "x_rows" in views:
+        rows = _check_x_rows(views["x_rows"], x)
     experts, h = w_down.shape[0], w_down.shape[2]
     for name, view, shape in (("w_up_gate", w_up_gate, (experts, 2 * h, d)),
                               ("w_down", w_down, (experts, d, h))):
         _gemm.check_operand_types("x", x, name, view)
-        check_weights(name, view, shape, " ([E, 2h, d] and [E, d, h] of x [M, d])")
+        check_weights(name, view, shape, " ([E, 2h, d] and [E, d, h] of d columns of x)")
     _gemm.check_rows("x", x, d)
     _gemm.check_offs(offs, experts, x.device)
-    return Call(x.dtype, x.device, experts, rows, d, h, order)
+    call = Call(x.dtype, x.device, experts, rows, d, h, order)
+    if "row_weights" in views:
+        _check_row_weights(views["row_weights"], call)
+    return call
 
 
 def _check_x_rows(view, x):
@@ -59,7 +70,7 @@ def _check_x_rows(view, x):
     return view.shape[0]
 
 
-def check_row_weights(view, call):
+def _check_row_weights(view, call):
     """One number for each row of the call."""
     if view.dtype != "f32" or tuple(view.shape) != (call.rows,) or view.device != call.device:
         kind, index = call.device

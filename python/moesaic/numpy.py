@@ -98,25 +98,27 @@ def _wgrad(grad_out, mat_a, offs, out, accumulate, out_dtype, names):
     return _run(call, mapped, grad_out, mat_a, offs, _empty(call.d) if out is None else out)
 
 
-def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, row_weights=None, out=None):
+def swiglu_mlp(x, w_up_gate, w_down, *, offs, order, x_rows=None, row_weights=None, out=None):
     """The SwiGLU expert: x [M, d], w_up_gate [E, 2h, d], w_down [E, d, h] -> [M, d].
 
-    order says which columns are up and which gate: "up_gate", "gate_up" or "interleaved".
+    order says which lines of w_up_gate are up: "up_gate" (the first h), "gate_up" (the last h) or
+    "interleaved" (the even ones). Rows at or past offs[-1] are zero in a new array and left as they
+    are in `out`.
+
+    x_rows, int32 [M], says which row of x, now [T, d], each row is. A row of x may come any number
+    of times; an index outside of x is a row of zeros. The rows are copied while the call runs.
     row_weights, float32 [M], are what the rows of the result are multiplied by before they are
-    rounded; those of rows at or past offs[-1] are never read.
+    rounded. Neither is read at or past offs[-1].
     """
-    arrays = dict(zip(_mlp.INPUTS, (x, w_up_gate, w_down, offs)))
+    of_rows, options = _mlp.of_rows(row_weights, x_rows)
+    arrays = dict(zip(_mlp.INPUTS, (x, w_up_gate, w_down, offs)), **of_rows)
     views = {name: _view(name, array) for name, array in arrays.items()}
     call = _mlp.check(views, order)
-    if row_weights is not None:
-        arrays["row_weights"], views["row_weights"] = row_weights, _view("row_weights", row_weights)
-        _mlp.check_row_weights(views["row_weights"], call)
     tail = "zero" if out is None else "leave"
     _writable("out", out)
     out = _empty(call.rows_of(call.d)) if out is None else out
     arrays["y"], views["y"] = out, _view("out", out)
-    plan = _mlp.Plan(call, save=False, tail=tail, row_weights=row_weights is not None,
-                     names={"y": "out"})
+    plan = _mlp.Plan(call, save=False, tail=tail, names={"y": "out"}, **options)
     workspace = _host.workspace(plan.forward_bytes)
     intermediates = _empty(View((plan.forward_scratch_bytes // 4 + 64,), (1,), "f32", CPU))
     plan.forward(_mlp.layout(_library.ExpertMlpForwardArgs, views),

@@ -150,6 +150,56 @@ class Product(unittest.TestCase):
         np.testing.assert_array_equal(kept[:13], y[:13])
         np.testing.assert_array_equal(kept[13:], 7)
 
+    def tokens(self, dtype, generator):
+        """9 tokens and which each of 16 rows is: again and again, backwards, two outside; the last token is
+        NaN and nobody's, what lies behind the 13 routed rows wild."""
+        x = generator.standard_normal((9, 64)).astype(dtype)
+        x[8] = np.nan
+        x_rows = np.array([7, 6, 5, 4, 3, 0, 0, 0, -1, 9, 2, 7, 0, 8, 2 ** 31 - 1, -2 ** 31], np.int32)
+        rows = np.full((16, 64), np.nan, dtype)
+        rows[:13] = np.where((x_rows[:13, None] < 0) | (x_rows[:13, None] > 8), 0, x[x_rows[:13] % 9])
+        return x, x_rows, rows
+
+    def test_x_rows(self):
+        counts, h, rng = [5, 0, 6, 2], 16, np.random.default_rng(6)
+        weights = rng.standard_normal(16).astype(np.float32)
+        weights[3] = 0
+        weights[13:] = np.nan
+        for dtype in (BF16, np.dtype(np.float32)):
+            x, x_rows, rows = self.tokens(dtype, rng)
+            w_ug = (rng.standard_normal((4, 2 * h, 64)) / 8).astype(dtype)
+            w_down = (rng.standard_normal((4, 64, h)) / 4).astype(dtype)
+            for order, row_weights in (("up_gate", None), ("gate_up", weights), ("interleaved", weights)):
+                rest = {"offs": offsets(counts), "order": order, "row_weights": row_weights}
+                with self.subTest(dtype=dtype, order=order):
+                    y = moesaic.swiglu_mlp(x, w_ug, w_down, x_rows=x_rows, **rest)
+                    self.same(y, moesaic.swiglu_mlp(rows, w_ug, w_down, **rest), dtype)
+                    self.assertTrue(np.isfinite(y.astype(np.float32)).all())
+                    nobody = [8, 9, 13, 14, 15] + ([] if row_weights is None else [3])
+                    np.testing.assert_array_equal(np.flatnonzero(~y.astype(bool).any(1)), sorted(nobody))
+                    kept = np.full_like(y, 7)
+                    apart = np.full((9, 96), np.nan, dtype)[:, 16:80]
+                    apart[:] = x
+                    moesaic.swiglu_mlp(apart, w_ug, w_down, x_rows=x_rows, out=kept, **rest)
+                    self.same(kept[:13], y[:13], dtype)
+                    self.same(kept[13:], np.full((3, 64), 7), dtype)
+
+    def test_x_rows_against_a_loop(self):
+        counts, h, rng = [5, 0, 6, 2], 16, np.random.default_rng(7)
+        x, x_rows, rows = self.tokens(np.float32, rng)
+        w_ug = rng.standard_normal((4, 2 * h, 64)).astype(np.float32)
+        w_down = rng.standard_normal((4, 64, h)).astype(np.float32)
+        u = forward(rows[:13], w_ug, counts)
+        want = forward(u[:, :h] * u[:, h:] / (1 + np.exp(-u[:, h:])), w_down, counts)
+        y = moesaic.swiglu_mlp(x, w_ug, w_down, offs=offsets(counts), order="up_gate", x_rows=x_rows)
+        np.testing.assert_allclose(y[:13], want, rtol=1e-4, atol=1e-3)
+
+    def test_x_rows_of_no_tokens(self):
+        w_ug, w_down = integers(2, 32, 64, seed=1), integers(2, 64, 16, seed=2)
+        y = moesaic.swiglu_mlp(integers(0, 64), w_ug, w_down, offs=offsets([2, 1]), order="up_gate",
+                               x_rows=np.zeros(4, np.int32))
+        self.same(y, np.zeros((4, 64)))
+
 
 class Faults(unittest.TestCase):
     def test_wrong_offsets_are_reported_once(self):
@@ -168,6 +218,16 @@ class Faults(unittest.TestCase):
         worker.join()
         self.assertEqual(moesaic.read_fault(), ("offs_out_of_range", 0, -3))
 
+    def test_of_an_expert_with_x_rows(self):
+        x, w_ug, w_down = integers(3, 16, seed=1), integers(3, 16, 16, seed=2), integers(3, 16, 8, seed=3)
+        moesaic.read_fault()
+        y = moesaic.swiglu_mlp(x, w_ug, w_down, offs=np.array([4, 2, 99], np.int32), order="up_gate",
+                               x_rows=np.array([2, 1, 0, 2, 9, 9], np.int32))
+        self.assertEqual(moesaic.read_fault(), ("offs_not_monotonic", 1, 2))
+        rows = moesaic.swiglu_mlp(x[[2, 1, 0, 2]], w_ug[:1], w_down[:1], offs=offsets([4]), order="up_gate")
+        np.testing.assert_array_equal(y[:4].astype(np.float32), rows.astype(np.float32))
+        self.assertIsNone(moesaic.read_fault())
+
 
 class Refusals(unittest.TestCase):
     def test_each_names_its_argument(self):
@@ -178,9 +238,11 @@ class Refusals(unittest.TestCase):
         memory = np.zeros(8 * 16 * 2 + 72, np.uint8)
         odd = memory[-memory.ctypes.data % 64 + 2:][:256].view(BF16).reshape(8, 16)
 
-        def expert(row_weights):
+        def expert(row_weights=None, **rest):
             return moesaic.swiglu_mlp(x, integers(2, 16, 16), integers(2, 16, 8), offs=offs,
-                                      order="up_gate", row_weights=row_weights)
+                                      order="up_gate", row_weights=row_weights, **rest)
+        index = np.zeros(12, np.int32)
+        shared = np.zeros((12, 16), BF16)
         cases = {
             "mat_a: expected a NumPy array": lambda: moesaic.grouped_mm([1], b, offs=offs),
             "mat_a: expected \\[M, 16\\]": lambda: moesaic.grouped_mm(integers(8, 24), b, offs=offs),
@@ -208,6 +270,17 @@ class Refusals(unittest.TestCase):
             "row_weights: expected f32 \\[8\\] on cpu": lambda: expert(np.ones(9, np.float32)),
             "row_weights: expected stride \\[1\\]": lambda: expert(np.ones(16, np.float32)[::2]),
             "row_weights: expected a NumPy array": lambda: expert([1.0] * 8),
+            "row_weights: expected f32 \\[12\\]": lambda: expert(np.ones(8, np.float32), x_rows=index),
+            "x_rows: expected a NumPy array, got list": lambda: expert(x_rows=[0] * 12),
+            "x_rows: expected i32 \\[M\\].* got int64 \\[12\\]": lambda: expert(x_rows=index.astype(np.int64)),
+            "x_rows: expected i32 \\[M\\].* got i32 \\[3, 4\\]": lambda: expert(x_rows=index.reshape(3, 4)),
+            "x_rows: expected stride \\[1\\]": lambda: expert(x_rows=index[::2]),
+            "x_rows: expected native byte order": lambda: expert(x_rows=index.astype(">i4")),
+            "x_rows: expected a 4-byte aligned": lambda: expert(
+                x_rows=np.zeros(52, np.uint8)[1:49].view(np.int32)),
+            "out: expected bf16 \\[12, 16\\]": lambda: expert(x_rows=index, out=np.zeros((8, 16), BF16)),
+            "out: expected memory apart from x_rows": lambda: expert(
+                x_rows=shared.reshape(-1).view(np.int32)[:12], out=shared),
         }
         for message, call in cases.items():
             with self.subTest(message=message), self.assertRaisesRegex(moesaic.InvalidArgument, message):

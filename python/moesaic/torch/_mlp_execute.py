@@ -19,11 +19,8 @@ GRADIENTS = ("dx", "dw_up_gate", "dw_down", "drow_weights")
 def describe(x, w_up_gate, w_down, offs, order, row_weights=None, x_rows=None):
     """The checked call; works on fake tensors too."""
     tensors = dict(zip(_mlp.INPUTS, (x, w_up_gate, w_down, offs)))
-    call = _mlp.check({name: _execute.view(name, tensor) for name, tensor in tensors.items()}, order,
-                      None if x_rows is None else _execute.view("x_rows", x_rows))
-    if row_weights is not None:
-        _mlp.check_row_weights(_execute.view("row_weights", row_weights), call)
-    return call
+    tensors.update(_mlp.of_rows(row_weights, x_rows)[0])
+    return _mlp.check({name: _execute.view(name, tensor) for name, tensor in tensors.items()}, order)
 
 
 class _Entry:
@@ -62,14 +59,6 @@ def _launch(entry, run, tensors, workspace_bytes, scratch_bytes):
     return run(entry.layout, addresses, workspace, scratch, stream)
 
 
-def _of_rows(row_weights, x_rows):
-    """What there is of both, by name, and what a plan must know of it."""
-    tensors = {"row_weights": row_weights, "x_rows": x_rows}
-    return ({name: tensor for name, tensor in tensors.items() if tensor is not None},
-            {"row_weights": row_weights is not None,
-             "x_rows": "in_order" if x_rows is None else "indexed"})
-
-
 def rows_of(x, x_rows):
     """How many rows the layer has."""
     return (x if x_rows is None else x_rows).shape[0]
@@ -87,7 +76,7 @@ def forward(x, w_up_gate, w_down, offs, out, order, save, zero_tail, row_weights
     u = None
     if save:
         u = tensors["u"] = torch.empty((rows, w_up_gate.shape[1]), dtype=x.dtype, device=x.device)
-    present, options = _of_rows(row_weights, x_rows)
+    present, options = _mlp.of_rows(row_weights, x_rows)
     tensors.update(present)
     entry = _entry("mlp", tensors, inputs, order, _library.ExpertMlpForwardArgs, save=save,
                    tail="zero" if zero_tail else "leave", **options)
@@ -106,7 +95,7 @@ def backward(grad, x, w_up_gate, w_down, offs, u, gradients, order, zero_tail, a
     tensors["dy"] = grad
     if u is not None:
         tensors["u"] = u
-    present, options = _of_rows(row_weights, x_rows)
+    present, options = _mlp.of_rows(row_weights, x_rows)
     tensors.update(present)
     written = {name: tensor for name, tensor in zip(GRADIENTS, gradients) if tensor is not None}
     tensors.update(written)
