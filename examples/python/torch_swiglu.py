@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""moesaic.torch: the SwiGLU expert as a function and as a module, weights of rows, the caller's buffers,
-what save and recompute keep, and weights from and to Hugging Face. Checked against plain loops."""
+"""moesaic.torch: the SwiGLU expert as a function and as a module, rows and weights that a router chose,
+the caller's buffers, what save and recompute keep, and weights from and to Hugging Face. Checked against
+plain loops."""
 
 import sys
 
@@ -56,6 +57,29 @@ y.backward(torch.ones_like(y))  # row_weights.grad too; zero in the tail
 check("y, weighted", y[:13], row_weights[:13, None].detach() * want.detach())
 check("row_weights.grad", row_weights.grad[:13], want.detach().sum(1))
 assert not row_weights.grad[13:].any()
+
+# [x_rows]
+tokens = torch.randn(8, 64, dtype=torch.bfloat16, requires_grad=True)
+top_k_weights, top_k_index = torch.randn(8, 4).softmax(-1).topk(2)  # [T, topk], of a router
+
+# A row of the layer for each of the 16 routes, those of expert 0 first.
+expert_ids, routes = top_k_index.flatten().sort(stable=True)
+ends = torch.searchsorted(expert_ids, torch.arange(4), right=True).int()  # no wait of the host
+x_rows = routes // 2  # the token of every row
+rows = mt.swiglu_mlp(tokens, w_up_gate, w_down, offs=ends, order="up_gate", x_rows=x_rows,
+                     row_weights=top_k_weights.flatten()[routes])  # [16, 64]
+mixed = torch.zeros(8, 64).index_add(0, x_rows, rows.float())  # each token's two rows together
+mixed.sum().backward()  # tokens.grad [8, 64]
+# [/x_rows]
+exact_tokens = tokens.detach().double().requires_grad_()
+want_mixed = []
+for line, share, index in zip(exact_tokens, top_k_weights.double(), top_k_index):
+    halves = [(leaves[1][expert] @ line).chunk(2) for expert in index]
+    want_mixed.append(sum(weight * (leaves[2][expert] @ (up * torch.nn.functional.silu(gate)))
+                          for weight, expert, (up, gate) in zip(share, index, halves)))
+want_mixed = torch.stack(want_mixed)
+check("mixed", mixed.double(), want_mixed)
+check("tokens.grad", tokens.grad, torch.autograd.grad(want_mixed.sum(), exact_tokens)[0])
 
 # [main_grad]
 up_gate_main, down_main = (torch.zeros(w.shape) for w in (w_up_gate, w_down))  # float32
