@@ -6,44 +6,27 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/cuda_backend.hpp"
 #include "backends/cuda/launch/activation.hpp"
-#include "device/case.hpp"
-#include "device/matrix.hpp"
+#include "device/expert_run.hpp"
 #include "math/activation.hpp"
 #include "moesaic/dtype.hpp"
 
 namespace moesaic::device_tests {
 namespace {
 
-namespace cuda = backends::cuda;
-
-struct ExpertCase {
-  std::vector<std::int32_t> offs;
-  std::int64_t rows = 0, d = 0, h = 0;
-  UpGateOrder order = UpGateOrder::up_gate;
-  int num_sms = 0;
-};
-
-class Expert {
+class Expert : public ExpertRun {
  public:
   explicit Expert(const ExpertCase& c)
-      : case_(c),
-        experts_(static_cast<std::int64_t>(c.offs.size())),
-        offs_memory_(experts_ * 4),
+      : ExpertRun(c),
         x(c.rows, c.d),
-        w_up_gate(experts_ * 2 * c.h, c.d),
-        w_down(experts_ * c.d, c.h),
-        dy(c.rows, c.d),
-        workspace_(1 << 20) {
-    check(
-        cudaMemcpy(offs_memory_.bytes(), c.offs.data(), c.offs.size() * 4, cudaMemcpyHostToDevice),
-        "cudaMemcpy");
-    check(cudaMemset(workspace_.bytes(), 0, 1 << 20), "cudaMemset");
+        w_up_gate(c.experts() * 2 * c.h, c.d),
+        w_down(c.experts() * c.d, c.h),
+        dy(c.rows, c.d) {
     // Gates with a deviation of 3, so that both tails of the activation are met.
     const auto scale = static_cast<float>(3.0 / std::sqrt(static_cast<double>(c.d)));
     fill_normal(x.memory.bytes(), x.elements(), 1, 1.0F, queue.get());
@@ -53,75 +36,25 @@ class Expert {
     queue.wait();
   }
 
-  [[nodiscard]] ConstTensorView offs() const {
-    return {offs_memory_.as<void>(), DType::i32, kDevice, 1, {experts_, 0, 0}, {1, 0, 0}};
-  }
-  [[nodiscard]] Workspace workspace() const { return {{workspace_.bytes(), 1 << 20}, kDevice}; }
-  [[nodiscard]] Stream stream() const { return Stream::from_native(kDevice, queue.get()); }
-  [[nodiscard]] DeviceInfo device() const {
-    DeviceInfo info = device_here().info;
-    if (case_.num_sms > 0) info.num_sms = case_.num_sms;
-    return info;
-  }
   [[nodiscard]] std::unique_ptr<const backends::FusedExpert> fused() const {
-    ExpertMlpProblem problem{};
-    problem.num_experts = static_cast<int>(experts_);
-    problem.max_rows = case_.rows;
-    problem.d = case_.d;
-    problem.h = case_.h;
-    problem.order = case_.order;
-    return cuda::backend().fused_expert(problem, device());
+    return ExpertRun::fused(problem());
   }
-  void product(Pass pass, std::int64_t n, std::int64_t k, const Matrix& a, const TensorView& b,
-               const Matrix& d) const {
-    GroupedGemmProblem gemm;
-    gemm.pass = pass;
-    gemm.num_experts = static_cast<int>(experts_);
-    gemm.max_rows = case_.rows;
-    gemm.n = n;
-    gemm.k = k;
-    PlanOptions options;
-    options.num_sms = case_.num_sms;
-    GroupedGemmArgs args;
-    args.a.qdata = a.view();
-    args.b.qdata = b;
-    args.offs = offs();
-    args.d = d.view();
-    GroupedGemm::plan(gemm, device_here().info, options).execute(args, workspace(), stream());
+  /// U = x W_up_gate^T by the grouped product.
+  void up_gate_product(const Matrix& u) const {
+    product({.n = 2 * description().h, .k = description().d}, x.view(),
+            w_up_gate.weights(description().experts()), u.view());
   }
   void activation(const Matrix& u, const Matrix& h) const {
-    cuda::launch::swiglu({u.view(), offs(), {}, h.view(), {}, case_.order, device().num_sms},
-                         stream());
+    cuda::launch::swiglu(
+        {u.view(), offs(), {}, h.view(), {}, description().order, device().num_sms}, stream());
   }
   void gradient(const Matrix& u, const Matrix& dh, const TensorView& h, const Matrix& du) const {
     cuda::launch::dswiglu(
-        {u.view(), offs(), dh.view(), h, du.view(), case_.order, device().num_sms}, stream());
-  }
-  void expect_equal(const Matrix& a, const Matrix& b, const char* what) const {
-    DeviceMemory result(sizeof(Differences));
-    const Differences none{0, ~0ULL};
-    check(cudaMemcpy(result.bytes(), &none, sizeof(none), cudaMemcpyHostToDevice), "cudaMemcpy");
-    count_differences(a.memory.bytes(), b.memory.bytes(), a.bytes(), result.as<Differences>(),
-                      queue.get());
-    queue.wait();
-    Differences found{};
-    check(cudaMemcpy(&found, result.bytes(), sizeof(found), cudaMemcpyDeviceToHost), "cudaMemcpy");
-    const auto element = static_cast<std::int64_t>(found.first_byte / 2);
-    EXPECT_EQ(found.count, 0U) << what << ": first at row " << element / a.stride << " column "
-                               << element % a.stride;
+        {u.view(), offs(), dh.view(), h, du.view(), description().order, device().num_sms},
+        stream());
   }
 
- private:
-  ExpertCase case_;
-  std::int64_t experts_;
-  DeviceMemory offs_memory_;
-
- public:
   Matrix x, w_up_gate, w_down, dy;
-  Queue queue;
-
- private:
-  DeviceMemory workspace_;
 };
 
 /// Fused and apart, forward and backward, with what is optional and without.
@@ -129,7 +62,6 @@ void expect_same_bits(const ExpertCase& c) {
   const Expert expert(c);
   const auto fused = expert.fused();
   ASSERT_NE(fused, nullptr);
-  const auto weights = static_cast<std::int64_t>(c.offs.size());
   constexpr std::int64_t kGap = 24;  // between the rows of U and H: nothing may be written there
   const Matrix u(c.rows, 2 * c.h, kGap), h(c.rows, c.h, kGap), dh(c.rows, c.h), du(c.rows, 2 * c.h);
   const Matrix u_fused(c.rows, 2 * c.h, kGap), h_fused(c.rows, c.h, kGap),
@@ -137,10 +69,10 @@ void expect_same_bits(const ExpertCase& c) {
   for (const Matrix* matrix : {&u, &h, &dh, &du, &u_fused, &h_fused, &du_fused}) {
     matrix->unwritten(expert.queue);
   }
-  const ConstTensorView w_up_gate = expert.w_up_gate.weights(weights);
-  const ConstTensorView w_down = expert.w_down.weights(weights);
+  const ConstTensorView w_up_gate = expert.w_up_gate.weights(c.experts());
+  const ConstTensorView w_down = expert.w_down.weights(c.experts());
 
-  expert.product(Pass::forward, 2 * c.h, c.d, expert.x, expert.w_up_gate.weights(weights), u);
+  expert.up_gate_product(u);
   expert.activation(u, h);
   fused->up_gate({expert.x.view(), w_up_gate, expert.offs(), u_fused.view(), h_fused.view()},
                  expert.workspace(), expert.stream());
@@ -151,7 +83,7 @@ void expect_same_bits(const ExpertCase& c) {
                  expert.workspace(), expert.stream());
   expert.expect_equal(h, h_fused, "H without U");
 
-  expert.product(Pass::dgrad, c.d, c.h, expert.dy, expert.w_down.weights(weights), dh);
+  expert.product({.pass = Pass::dgrad, .n = c.d, .k = c.h}, expert.dy.view(), w_down, dh.view());
   expert.gradient(u, dh, h.view(), du);
   h_fused.unwritten(expert.queue);
   fused->down_gradient(
@@ -226,7 +158,7 @@ TEST_F(SmallExpert, WrongOffsetsAreContained) {
   for (const Matrix* matrix : {&u, &h, &du, &u_apart, &h_apart}) matrix->unwritten(expert.queue);
   fused->up_gate({expert.x.view(), expert.w_up_gate.weights(5), expert.offs(), u.view(), h.view()},
                  expert.workspace(), expert.stream());
-  expert.product(Pass::forward, 2 * c.h, c.d, expert.x, expert.w_up_gate.weights(5), u_apart);
+  expert.up_gate_product(u_apart);
   expert.activation(u_apart, h_apart);
   const std::vector<BFloat16> found = h.read(expert.queue), want = h_apart.read(expert.queue);
   for (const auto& [begin, end] : {std::pair{0, 50}, {100, 300}}) {  // of one expert each

@@ -24,17 +24,14 @@ TEST_F(Gather, BitsRepeat) {
   for (const Matrix* matrix : {&u, &h, &u2, &h2}) matrix->unwritten(run.queue);
   const WeightGradient dw = run.gradient(DType::bf16), dw2 = run.gradient(DType::bf16);
   const auto once = [&](const Matrix& u_out, const Matrix& h_out, const WeightGradient& dw_out) {
-    gathering->up_gate({run.x.view(), run.w_up_gate.weights(10), run.offs(), u_out.view(),
-                        h_out.view(), run.x_rows()},
-                       run.workspace(), run.stream());
-    gathering->up_gate_wgrad({run.du.view(), run.x.view(), run.x_rows(), run.offs(), dw_out.view()},
-                             run.workspace(), run.stream());
+    run.up_gate(*gathering, u_out.view(), h_out);
+    run.up_gate_wgrad(*gathering, dw_out);
   };
   once(u, h, dw);
   for (int repeat = 0; repeat < 200 && !HasFailure(); ++repeat) {
     once(u2, h2, dw2);
-    run.expect_equal(u.memory, u2.memory, u.bytes(), "U");
-    run.expect_equal(h.memory, h2.memory, h.bytes(), "H");
+    run.expect_equal(u, u2, "U");
+    run.expect_equal(h, h2, "H");
     run.expect_equal(dw.memory, dw2.memory, dw.bytes(), "dW");
   }
 }
@@ -50,18 +47,13 @@ TEST_F(Gather, IndicesOfTheKernelBefore) {
   const Matrix h(c.rows, c.h), found(c.rows, c.h);
   for (const Matrix* matrix : {&h, &found}) matrix->unwritten(run.queue);
   const auto gathering = run.fused(run.problem(XRows::indexed));
-  const auto up_gate = [&](const Matrix& to) {
-    gathering->up_gate(
-        {run.x.view(), run.w_up_gate.weights(5), run.offs(), {}, to.view(), run.x_rows()},
-        run.workspace(), run.stream());
-  };
-  up_gate(h);
+  run.up_gate(*gathering, {}, h);
   run.queue.wait();
   run.write(std::vector<std::int32_t>(right.size(), 0));
   write_offsets_late(run.indices(), source.as<std::int32_t>(), static_cast<int>(c.rows), 1'000'000,
                      run.queue.get());
-  up_gate(found);
-  run.expect_equal(h.memory, found.memory, h.bytes(), "H");
+  run.up_gate(*gathering, {}, found);
+  run.expect_equal(h, found, "H");
 }
 
 /// Forward and backward of a whole expert, with rows of x as `x_rows` says.
@@ -71,7 +63,7 @@ struct Step {
         u(c.rows, 2 * c.h),
         dx(c.rows, c.d),
         dw_up_gate(run.gradient(DType::bf16)),
-        dw_down(static_cast<std::int64_t>(c.offs.size()) * c.d, c.h),
+        dw_down(c.experts() * c.d, c.h),
         drow_weights(c.rows * 4),
         plan(ExpertMlp::plan(mlp, device_here().info)) {
     for (const Matrix* matrix : {&y, &u, &dx, &dw_down}) matrix->unwritten(run.queue);
@@ -141,11 +133,11 @@ void expect_same_steps(const GatherRun& run, const GatherCase& c, const ConstTen
   const Step& want = *steps[0];
   for (std::size_t i = 1; i < steps.size(); ++i) {
     const Step& found = *steps[i];
-    run.expect_equal(want.y.memory, found.y.memory, want.y.bytes(), "y");
-    run.expect_equal(want.dx.memory, found.dx.memory, want.dx.bytes(), "dx");
+    run.expect_equal(want.y, found.y, "y");
+    run.expect_equal(want.dx, found.dx, "dx");
     run.expect_equal(want.dw_up_gate.memory, found.dw_up_gate.memory, want.dw_up_gate.bytes(),
                      "dw_up_gate");
-    run.expect_equal(want.dw_down.memory, found.dw_down.memory, want.dw_down.bytes(), "dw_down");
+    run.expect_equal(want.dw_down, found.dw_down, "dw_down");
     run.expect_equal(want.drow_weights, found.drow_weights, c.rows * 4, "drow_weights");
   }
   EXPECT_LT(steps[1]->plan.forward_scratch_bytes(), steps[2]->plan.forward_scratch_bytes());
@@ -174,19 +166,14 @@ TEST_F(Gather, AReplayedGraphReadsTheIndicesOfToday) {
   const Matrix h(c.rows, c.h), found(c.rows, c.h);
   for (const Matrix* matrix : {&h, &found}) matrix->unwritten(run.queue);
   const auto gathering = run.fused(run.problem(XRows::indexed));
-  const auto up_gate = [&](const Matrix& to) {
-    gathering->up_gate(
-        {run.x.view(), run.w_up_gate.weights(5), run.offs(), {}, to.view(), run.x_rows()},
-        run.workspace(), run.stream());
-  };
-  const Graph graph(run.queue, [&] { up_gate(found); });
+  const Graph graph(run.queue, [&] { run.up_gate(*gathering, {}, found); });
   EXPECT_EQ(graph.num_nodes(), 1U);
   graph.replay(run.queue);
   run.queue.wait();
   run.write(some_indices(c));
   graph.replay(run.queue);
-  up_gate(h);
-  run.expect_equal(h.memory, found.memory, h.bytes(), "H");
+  run.up_gate(*gathering, {}, h);
+  run.expect_equal(h, found, "H");
 }
 
 }  // namespace

@@ -18,8 +18,7 @@ namespace {
 
 /// U and H, and H alone, of rows where they lie and of rows in order.
 void expect_same_up_gate(const GatherRun& run, const GatherCase& c) {
-  const auto experts = static_cast<std::int64_t>(c.offs.size());
-  const ConstTensorView w = run.w_up_gate.weights(experts);
+  const ConstTensorView w = run.w_up_gate.weights(c.experts());
   const Matrix u(c.rows, 2 * c.h), h(c.rows, c.h), u_found(c.rows, 2 * c.h), h_found(c.rows, c.h);
   for (const Matrix* matrix : {&u, &h, &u_found, &h_found}) matrix->unwritten(run.queue);
   run.copy_rows();
@@ -27,14 +26,12 @@ void expect_same_up_gate(const GatherRun& run, const GatherCase& c) {
       ->up_gate({run.copied.view(), w, run.offs(), u.view(), h.view(), {}}, run.workspace(),
                 run.stream());
   const auto gathering = run.fused(run.problem(XRows::indexed));
-  gathering->up_gate({run.x.view(), w, run.offs(), u_found.view(), h_found.view(), run.x_rows()},
-                     run.workspace(), run.stream());
-  run.expect_equal(u.memory, u_found.memory, u.bytes(), "U");
-  run.expect_equal(h.memory, h_found.memory, h.bytes(), "H");
+  run.up_gate(*gathering, u_found.view(), h_found);
+  run.expect_equal(u, u_found, "U");
+  run.expect_equal(h, h_found, "H");
   h_found.unwritten(run.queue);
-  gathering->up_gate({run.x.view(), w, run.offs(), {}, h_found.view(), run.x_rows()},
-                     run.workspace(), run.stream());
-  run.expect_equal(h.memory, h_found.memory, h.bytes(), "H without U");
+  run.up_gate(*gathering, {}, h_found);
+  run.expect_equal(h, h_found, "H without U");
 }
 
 /// dW in both types, over what was there and added to it.
@@ -50,10 +47,8 @@ void expect_same_gradient(const GatherRun& run) {
           fill_unwritten(dw->memory.bytes(), dw->bytes(), run.queue.get());
         }
       }
-      run.product(want, accumulate);
-      run.fused(run.problem(XRows::indexed, dtype, accumulate))
-          ->up_gate_wgrad({run.du.view(), run.x.view(), run.x_rows(), run.offs(), found.view()},
-                          run.workspace(), run.stream());
+      run.copied_wgrad(want, accumulate);
+      run.up_gate_wgrad(*run.fused(run.problem(XRows::indexed, dtype, accumulate)), found);
       SCOPED_TRACE(std::string(name(dtype)) + (accumulate ? ", added" : ""));
       run.expect_equal(want.memory, found.memory, want.bytes(), "dW");
     }
@@ -184,9 +179,7 @@ TEST_F(SmallGather, NanStaysWithItsExpert) {
   expect_same_up_gate(run, c);
   const WeightGradient dw = run.gradient(DType::bf16);
   fill_unwritten(dw.memory.bytes(), dw.bytes(), run.queue.get());
-  run.fused(run.problem(XRows::indexed))
-      ->up_gate_wgrad({run.du.view(), run.x.view(), run.x_rows(), run.offs(), dw.view()},
-                      run.workspace(), run.stream());
+  run.up_gate_wgrad(*run.fused(run.problem(XRows::indexed)), dw);
   std::vector<BFloat16> found(static_cast<std::size_t>(dw.elements()));
   run.queue.wait();
   check(cudaMemcpy(found.data(), dw.memory.bytes(), static_cast<std::size_t>(dw.bytes()),
@@ -219,9 +212,7 @@ TEST_F(SmallGather, WrongOffsetsAreContained) {
       ->up_gate({run.copied.view(), run.w_up_gate.weights(5), run.offs(), {}, h.view(), {}},
                 run.workspace(), run.stream());
   const auto gathering = run.fused(run.problem(XRows::indexed));
-  gathering->up_gate(
-      {run.x.view(), run.w_up_gate.weights(5), run.offs(), {}, found.view(), run.x_rows()},
-      run.workspace(), run.stream());
+  run.up_gate(*gathering, {}, found);
   const std::vector<BFloat16> a = h.read(run.queue), b = found.read(run.queue);
   for (const auto& [begin, end] : {std::pair{0, 50}, {100, 300}}) {  // of one expert each
     EXPECT_TRUE(std::equal(a.begin() + begin * h.stride, a.begin() + end * h.stride,
@@ -230,8 +221,7 @@ TEST_F(SmallGather, WrongOffsetsAreContained) {
   }
   const WeightGradient dw = run.gradient(DType::bf16);
   fill_unwritten(dw.memory.bytes(), dw.bytes(), run.queue.get());
-  gathering->up_gate_wgrad({run.du.view(), run.x.view(), run.x_rows(), run.offs(), dw.view()},
-                           run.workspace(), run.stream());
+  run.up_gate_wgrad(*gathering, dw);
   run.queue.wait();
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   const DeviceFault fault = read_fault(run.workspace(), run.stream());

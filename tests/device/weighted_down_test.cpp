@@ -18,43 +18,28 @@ namespace {
 struct WeightedDown {
   WeightedDown(const GatherCase& c, Tail tail)
       : run(c),
-        experts(static_cast<std::int64_t>(c.offs.size())),
+        experts(c.experts()),
         h(c.rows, c.h),
         w_down(experts * c.d, c.h),
         y(c.rows, c.d, kGap),
         found(c.rows, c.d, kGap),
         sums(c.rows * c.d * 4) {
     h.unwritten(run.queue);
-    const std::int64_t routed = std::clamp<std::int64_t>(c.offs.back(), 0, c.rows);
-    fill_normal(h.memory.bytes(), routed * h.stride, 7, 1.0F, run.queue.get());
+    fill_normal(h.memory.bytes(), c.routed() * h.stride, 7, 1.0F, run.queue.get());
     fill_normal(w_down.memory.bytes(), w_down.elements(), 8, 0.1F, run.queue.get());
     for (const Matrix* matrix : {&y, &found}) matrix->unwritten(run.queue);
     fill_unwritten(sums.bytes(), c.rows * c.d * 4, run.queue.get());
     problem = run.problem(XRows::in_order);
     problem.row_weights = true;
     problem.tail = tail;
-    problem.max_rows = c.rows;
-    num_sms = c.num_sms;
   }
   void apart() const {
-    GroupedGemmProblem gemm;
-    gemm.d_dtype = DType::f32;
-    gemm.num_experts = problem.num_experts;
-    gemm.max_rows = problem.max_rows;
-    gemm.n = problem.d;
-    gemm.k = problem.h;
-    GroupedGemmArgs args;
-    args.a.qdata = h.view();
-    args.b.qdata = w_down.weights(experts);
-    args.offs = run.offs();
-    args.d = {sums.as<void>(),  DType::f32, kDevice, 2, {problem.max_rows, problem.d, 0},
-              {problem.d, 1, 0}};
-    PlanOptions options;
-    options.num_sms = num_sms;
-    GroupedGemm::plan(gemm, device_here().info, options)
-        .execute(args, run.workspace(), run.stream());
+    const TensorView wide{
+        sums.as<void>(),  DType::f32, kDevice, 2, {problem.max_rows, problem.d, 0},
+        {problem.d, 1, 0}};
+    run.product({.n = problem.d, .k = problem.h}, h.view(), w_down.weights(experts), wide);
     cuda::launch::scale_rows(
-        {args.d, run.row_weights(), run.offs(), y.view(), problem.tail, device_here().info.num_sms},
+        {wide, run.row_weights(), run.offs(), y.view(), problem.tail, device_here().info.num_sms},
         run.stream());
   }
   void fused(const Matrix& to) const {
@@ -65,7 +50,7 @@ struct WeightedDown {
   void expect_same() const {
     apart();
     fused(found);
-    run.expect_equal(y.memory, found.memory, y.bytes(), "y");
+    run.expect_equal(y, found, "y");
   }
 
   static constexpr std::int64_t kGap = 24;
@@ -74,7 +59,6 @@ struct WeightedDown {
   Matrix h, w_down, y, found;
   DeviceMemory sums;
   ExpertMlpProblem problem{};
-  int num_sms = 0;
 };
 
 using Parameter = std::tuple<Tail, std::int64_t, std::vector<std::int32_t>>;
@@ -136,7 +120,7 @@ TEST_F(WeightedDownOverTime, BitsRepeat) {
   down.fused(down.y);
   for (int repeat = 0; repeat < 200 && !HasFailure(); ++repeat) {
     down.fused(down.found);
-    down.run.expect_equal(down.y.memory, down.found.memory, down.y.bytes(), "y");
+    down.run.expect_equal(down.y, down.found, "y");
   }
 }
 
