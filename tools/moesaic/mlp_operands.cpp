@@ -62,9 +62,7 @@ void poison_outputs(MlpTensors& operands) {
 
 }  // namespace
 
-std::size_t PlannedMlp::workspace_bytes() const {
-  return std::max(mlp.forward_workspace_bytes(), mlp.backward_workspace_bytes());
-}
+std::size_t PlannedMlp::workspace_bytes() const { return cli::workspace_bytes(mlp); }
 
 MlpMemory PlannedMlp::memory() const {
   const ExpertMlpProblem& problem = mlp.problem();

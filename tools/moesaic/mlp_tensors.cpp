@@ -2,9 +2,23 @@
 // The tensors of one SwiGLU layer.
 #include "mlp_tensors.hpp"
 
+#include <algorithm>
 #include <span>
 
 namespace moesaic::cli {
+namespace {
+
+/// A matrix of one column as a vector; what is empty stays so.
+TensorView as_vector(const TensorView& column) {
+  if (column.rank == 0) return column;
+  return {column.data, column.dtype, column.device, 1, {column.shape[0], 0, 0}, {1, 0, 0}};
+}
+
+}  // namespace
+
+std::size_t workspace_bytes(const ExpertMlp& mlp) {
+  return std::max(mlp.forward_workspace_bytes(), mlp.backward_workspace_bytes());
+}
 
 MlpTensors::Views MlpTensors::host_views() const {
   Views views;
@@ -18,18 +32,21 @@ MlpTensors::Views MlpTensors::host_views() const {
 }
 
 ExpertMlpForwardArgs MlpTensors::forward_of(const Views& views) {
-  const auto& [x, dy, w_up_gate, w_down, y, u, dx, dw_up_gate, dw_down] = views.tensors;
+  const auto& [x, dy, w_up_gate, w_down, row_weights, y, u, dx, dw_up_gate, dw_down, drow_weights] =
+      views.tensors;
   return {.x = x,
           .w_up_gate = w_up_gate,
           .w_down = w_down,
           .offs = views.offs,
           .y = y,
           .u = u,
+          .row_weights = as_vector(row_weights),
           .x_rows = views.x_rows};
 }
 
 ExpertMlpBackwardArgs MlpTensors::backward_of(const Views& views) {
-  const auto& [x, dy, w_up_gate, w_down, y, u, dx, dw_up_gate, dw_down] = views.tensors;
+  const auto& [x, dy, w_up_gate, w_down, row_weights, y, u, dx, dw_up_gate, dw_down, drow_weights] =
+      views.tensors;
   return {.dy = dy,
           .x = x,
           .w_up_gate = w_up_gate,
@@ -39,6 +56,8 @@ ExpertMlpBackwardArgs MlpTensors::backward_of(const Views& views) {
           .dx = dx,
           .dw_up_gate = dw_up_gate,
           .dw_down = dw_down,
+          .row_weights = as_vector(row_weights),
+          .drow_weights = as_vector(drow_weights),
           .x_rows = views.x_rows};
 }
 
@@ -52,9 +71,11 @@ void MlpTensors::stage(const Site& site) {
 
 void MlpTensors::fetch(const Site& site) {
   synchronize(site.stream());
-  const std::array<HostTensor*, kTensors> targets = {&x, &dy, &w_up_gate,  &w_down, &y,
-                                                     &u, &dx, &dw_up_gate, &dw_down};
-  for (std::size_t i = kFirstOutput; i < kTensors; ++i) there_[i].download(*targets[i], site);
+  const std::array<HostTensor*, kTensors - kFirstOutput> outputs = {
+      &y, &u, &dx, &dw_up_gate, &dw_down, &drow_weights};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    there_[kFirstOutput + i].download(*outputs[i], site);
+  }
 }
 
 void MlpTensors::fetch_x(const Site& site) {

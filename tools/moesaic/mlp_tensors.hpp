@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -12,8 +13,14 @@
 
 namespace moesaic::cli {
 
+/// A workspace that forward and backward share.
+std::size_t workspace_bytes(const ExpertMlp& mlp);
+
 struct MlpTensors {
-  HostTensor x, dy, w_up_gate, w_down, y, u, dx, dw_up_gate, dw_down;
+  HostTensor x, dy, w_up_gate, w_down;
+  HostTensor row_weights;  ///< f32 [M, 1], or empty: rows have none.
+  HostTensor y, u, dx, dw_up_gate, dw_down;
+  HostTensor drow_weights;  ///< f32 [M, 1] beside row_weights.
   std::vector<std::int32_t> offs;
   std::vector<std::int32_t> x_rows;  ///< [M], or empty: x is in order.
 
@@ -32,8 +39,8 @@ struct MlpTensors {
   void fetch_x(const Site& site);
 
  private:
-  static constexpr std::size_t kTensors = 9;
-  static constexpr std::size_t kFirstOutput = 4;
+  static constexpr std::size_t kTensors = 11;
+  static constexpr std::size_t kFirstOutput = 5;
   struct Views {
     std::array<TensorView, kTensors> tensors;
     ConstTensorView offs, x_rows;
@@ -41,7 +48,8 @@ struct MlpTensors {
 
   /// In the order of the declaration above.
   [[nodiscard]] std::array<const HostTensor*, kTensors> all() const {
-    return {&x, &dy, &w_up_gate, &w_down, &y, &u, &dx, &dw_up_gate, &dw_down};
+    return {&x, &dy, &w_up_gate,  &w_down,  &row_weights, &y,
+            &u, &dx, &dw_up_gate, &dw_down, &drow_weights};
   }
   [[nodiscard]] Views host_views() const;
   static ExpertMlpForwardArgs forward_of(const Views& views);

@@ -12,7 +12,14 @@
 namespace moesaic::cli {
 
 /// One stream of random numbers per tensor.
-enum class OperandStream : std::uint64_t { x = 1, dy, weights, down_weights, old_gradient };
+enum class OperandStream : std::uint64_t {
+  x = 1,
+  dy,
+  weights,
+  down_weights,
+  old_gradient,
+  row_weights
+};
 
 inline constexpr double kActivationScale = 1.0;
 inline constexpr double kWeightScale = 0.02;

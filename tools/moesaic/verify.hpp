@@ -10,6 +10,7 @@
 
 #include "moesaic/check.hpp"
 #include "moesaic/device.hpp"
+#include "moesaic/expert_mlp.hpp"
 #include "options.hpp"
 #include "progress.hpp"
 #include "staging.hpp"
@@ -23,6 +24,9 @@ struct CaseOutcome {
       failure;  ///< What is wrong beside elements: a fault record, a refusal. Empty: nothing.
   [[nodiscard]] bool ok() const { return check.mismatches == 0 && failure.empty(); }
 };
+
+/// "no fault", "offs_not_monotonic at expert 2, value 7"
+std::string fault_words(const DeviceFault& fault);
 
 struct FailedCase {
   std::string name;
@@ -84,6 +88,15 @@ class Verifier {
   VerifyReport report_;
   Progress progress_;
 };
+
+/// What can run a layer: its products by their names, and what is chosen where none is named if
+/// that is another, since an expert with fused products has no name to ask for. Those that cannot
+/// are noted as skipped.
+struct MlpChoice {
+  std::string name;
+  std::function<ExpertMlp()> plan;
+};
+std::vector<MlpChoice> mlp_choices(Verifier& verifier, const ExpertMlpProblem& problem);
 
 void verify_exact(Verifier& verifier);       ///< Integers: equal bits on every histogram.
 void verify_random(Verifier& verifier);      ///< Normal operands within the bound, every element.

@@ -12,6 +12,21 @@
 #include "verify.hpp"
 
 namespace moesaic::cli {
+
+std::string fault_words(const DeviceFault& fault) {
+  switch (fault.kind) {
+    case DeviceFault::Kind::none:
+      return "no fault";
+    case DeviceFault::Kind::offs_not_monotonic:
+      return format("offs_not_monotonic at expert %d, value %lld", fault.expert,
+                    static_cast<long long>(fault.value));
+    case DeviceFault::Kind::offs_out_of_range:
+      return format("offs_out_of_range at expert %d, value %lld", fault.expert,
+                    static_cast<long long>(fault.value));
+  }
+  return "an unknown fault";
+}
+
 namespace {
 
 struct Kind {
@@ -42,20 +57,6 @@ GroupedGemmProblem problem_of(const Kind& kind, std::size_t experts, std::int64_
   problem.n = 24;
   problem.k = 40;
   return problem;
-}
-
-std::string fault_words(const DeviceFault& fault) {
-  switch (fault.kind) {
-    case DeviceFault::Kind::none:
-      return "no fault";
-    case DeviceFault::Kind::offs_not_monotonic:
-      return format("offs_not_monotonic at expert %d, value %lld", fault.expert,
-                    static_cast<long long>(fault.value));
-    case DeviceFault::Kind::offs_out_of_range:
-      return format("offs_out_of_range at expert %d, value %lld", fault.expert,
-                    static_cast<long long>(fault.value));
-  }
-  return "an unknown fault";
 }
 
 DeviceFault expected_fault(const BadOffsets& bad) {
