@@ -23,7 +23,7 @@ constexpr std::size_t kShownFailures = 10;
 using Group = void (*)(Verifier&);
 constexpr Group kGroups[] = {verify_exact,        verify_random, verify_accumulate, verify_repeat,
                              verify_options,      verify_faults, verify_overflow,   verify_refusals,
-                             verify_wide_strides, verify_mlp};
+                             verify_wide_strides, verify_mlp,    verify_mlp_rows};
 
 std::string verify_text(const VerifyReport& report) {
   Table table({{"group", Align::left},

@@ -108,5 +108,6 @@ void verify_overflow(Verifier& verifier);    ///< Rows beyond the capacity of a 
 void verify_refusals(Verifier& verifier);    ///< What execute must refuse, by the argument's name.
 void verify_wide_strides(Verifier& verifier);  ///< Addresses past 2^31 elements.
 void verify_mlp(Verifier& verifier);           ///< The SwiGLU layer, forward and backward.
+void verify_mlp_rows(Verifier& verifier);      ///< The same with x_rows and row_weights.
 
 }  // namespace moesaic::cli

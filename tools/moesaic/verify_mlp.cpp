@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// verify: the SwiGLU layer, forward and backward, every order and both ways to keep activations.
+// verify: the SwiGLU layer, forward and backward, every order and both ways to keep activations;
+// rows of x by an index, and weights of rows.
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -85,6 +86,33 @@ std::string name_of(const Histogram& histogram, const ExpertMlpProblem& problem)
          std::string(name(problem.order)) + ":" + std::string(name(problem.activations));
 }
 
+/// Where rows come from and whether they have weights. Every order of up and gate is there, though
+/// not with everything.
+struct RowKind {
+  const char* name;
+  XOrder x_order;
+  bool row_weights;
+  UpGateOrder order;
+  bool long_segments;  ///< Also with more rows of an expert than a tile has.
+};
+constexpr RowKind kRowKinds[] = {
+    {"reversed", XOrder::reversed, false, UpGateOrder::gate_up, true},
+    {"repeated", XOrder::repeated, false, UpGateOrder::up_gate, false},
+    {"outside", XOrder::outside, false, UpGateOrder::interleaved, false},
+    {"weighted", XOrder::in_order, true, UpGateOrder::interleaved, false},
+    {"repeated_weighted", XOrder::repeated, true, UpGateOrder::up_gate, true},
+};
+
+void row_cases(Verifier& verifier, const Histogram& histogram, Format format, const RowKind& kind) {
+  for (const Activations mode : {Activations::save, Activations::recompute}) {
+    ExpertMlpProblem problem = problem_of(histogram, format, kind.order, mode);
+    problem.row_weights = kind.row_weights;
+    if (kind.x_order != XOrder::in_order) problem.x_rows = XRows::indexed;
+    mlp_cases(verifier, name_of(histogram, problem) + ":" + kind.name, histogram, problem,
+              kind.x_order);
+  }
+}
+
 }  // namespace
 
 std::vector<MlpChoice> mlp_choices(Verifier& verifier, const ExpertMlpProblem& problem) {
@@ -131,6 +159,19 @@ void verify_mlp(Verifier& verifier) {
           const ExpertMlpProblem problem = problem_of(one, format, order, mode);
           mlp_cases(verifier, name_of(one, problem), one, problem, XOrder::in_order);
         }
+      }
+    }
+  }
+}
+
+void verify_mlp_rows(Verifier& verifier) {
+  verifier.group("mlp_rows", "the same with x_rows and row_weights; NaN in rows that nobody is");
+  for (const Format format : {Format::bf16, Format::f32}) {
+    if (!verifier.wants_mlp(format)) continue;
+    for (const RowKind& kind : kRowKinds) {
+      row_cases(verifier, histogram("mostly_unused"), format, kind);
+      if (kind.long_segments && !verifier.quick()) {
+        row_cases(verifier, histogram("mixed"), format, kind);
       }
     }
   }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // verify: what must be refused before anything is written, by the argument's name.
 #include <functional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "compare.hpp"
 #include "gemm_fixture.hpp"
+#include "mlp_fixture.hpp"
 #include "operands.hpp"
 #include "text.hpp"
 #include "verify.hpp"
@@ -122,11 +125,74 @@ void refuse_args(Verifier& verifier, const Verifier::Choice& choice) {
   });
 }
 
-}  // namespace
+ExpertMlpProblem sound_expert() {
+  return {.num_experts = 3,
+          .max_rows = 24,
+          .d = 40,
+          .h = 24,
+          .order = UpGateOrder::up_gate,
+          .row_weights = true,
+          .x_rows = XRows::indexed};
+}
 
-void verify_refusals(Verifier& verifier) {
-  verifier.group("refusals", "bad problems and arguments: refused by name, nothing written");
-  if (!verifier.wants(Pass::forward, Format::bf16)) return;
+/// What forward and backward say of rows in the same words.
+struct Rows {
+  ConstTensorView &x, &x_rows, &row_weights;
+};
+struct BadRows {
+  std::string name, argument;
+  std::function<void(Rows)> spoil;
+};
+
+std::vector<BadRows> bad_rows() {
+  return {
+      {"x_rows_missing", "x_rows", [](Rows r) { r.x_rows = {}; }},
+      {"x_rows_length", "x_rows", [](Rows r) { r.x_rows.shape[0] -= 1; }},
+      {"x_rows_dtype", "x_rows", [](Rows r) { r.x_rows.dtype = DType::f32; }},
+      {"x_rows_stride", "x_rows", [](Rows r) { r.x_rows.stride[0] = 2; }},
+      {"x_rows_null", "x_rows", [](Rows r) { r.x_rows.data = nullptr; }},
+      {"x_rows_device", "x_rows", [](Rows r) { r.x_rows.device = elsewhere(r.x_rows.device); }},
+      {"x_width", "x", [](Rows r) { r.x.shape[1] = 32; }},
+      {"x_rows_past_int32", "x.shape[0]", [](Rows r) { r.x.shape[0] = std::int64_t{1} << 31; }},
+      {"row_weights_missing", "row_weights", [](Rows r) { r.row_weights = {}; }},
+      {"row_weights_length", "row_weights", [](Rows r) { r.row_weights.shape[0] += 1; }},
+      {"row_weights_dtype", "row_weights", [](Rows r) { r.row_weights.dtype = DType::bf16; }},
+      {"row_weights_null", "row_weights", [](Rows r) { r.row_weights.data = nullptr; }},
+  };
+}
+
+CaseOutcome refused_rows(const ExpertMlp& mlp, MlpFixture& fixture, const BadRows& bad,
+                         const Site& site) {
+  const SiteWorkspace workspace(workspace_bytes(mlp), site.stream());
+  fixture.reset();
+  fixture.tensors().stage(site);
+  ExpertMlpForwardArgs forward = fixture.tensors().staged_forward();
+  ExpertMlpBackwardArgs backward = fixture.tensors().staged_backward();
+  bad.spoil({forward.x, forward.x_rows, forward.row_weights});
+  bad.spoil({backward.x, backward.x_rows, backward.row_weights});
+  std::string failure =
+      refusal_of(bad.argument, [&] { mlp.forward(forward, workspace.get(), site.stream()); });
+  if (failure.empty()) {
+    failure =
+        refusal_of(bad.argument, [&] { mlp.backward(backward, workspace.get(), site.stream()); });
+  }
+  fixture.tensors().fetch(site);
+  return {fixture.check_untouched(), std::move(failure)};
+}
+
+void refuse_expert(Verifier& verifier) {
+  const ExpertMlpProblem problem = sound_expert();
+  MlpFixture fixture(problem, end_offsets(std::vector<std::int64_t>{7, 0, 11}), XOrder::repeated,
+                     verifier.seed());
+  for (const MlpChoice& choice : mlp_choices(verifier, problem)) {
+    for (const BadRows& bad : bad_rows()) {
+      verifier.run("mlp:" + bad.name + ":" + choice.name,
+                   [&] { return refused_rows(choice.plan(), fixture, bad, verifier.site()); });
+    }
+  }
+}
+
+void refuse_product(Verifier& verifier) {
   for (const BadProblem& bad : bad_problems()) {
     verifier.run("plan:" + bad.name, [&] {
       GroupedGemmProblem problem = sound_problem();
@@ -139,6 +205,14 @@ void verify_refusals(Verifier& verifier) {
   for (const Verifier::Choice& choice : verifier.choices(sound_problem())) {
     refuse_args(verifier, choice);
   }
+}
+
+}  // namespace
+
+void verify_refusals(Verifier& verifier) {
+  verifier.group("refusals", "bad problems and arguments: refused by name, nothing written");
+  if (verifier.wants(Pass::forward, Format::bf16)) refuse_product(verifier);
+  if (verifier.wants_mlp(Format::bf16)) refuse_expert(verifier);
 }
 
 }  // namespace moesaic::cli
