@@ -94,6 +94,20 @@ class Rows(CliTest):
         self.refused("experiment", "fig40", "--summarize", self.folder / "fig38.jsonl", words=("--summarize", "fig40"))
         self.refused("experiment", "fig40", "--summarize", self.folder / "absent", words=("--summarize", "absent"))
 
+    def test_summaries_as_json(self):
+        for name, *args in (("fig38",), ("table44", "--trials", 1), ("fig40",), ("fig72",), ("fig73",),
+                            ("skew", "zipf:1.2", "uniform", "--rows", 512, "--experts", 8, "--shape", "d=64,h=64")):
+            _, rows = self.run_experiment(name, *args, *CPU)
+            summary = json.loads(self.fine("experiment", name, "--summarize", self.folder / f"{name}.jsonl", "--json").out)
+            self.assertEqual((summary["schema"], summary["experiment"], summary["protocol"]), ("moesaic.experiment_summary/1", name, "reduced"))
+            self.assertEqual((summary["rows"], summary["throttled"]), (len(rows), 0))
+            self.assertEqual(summary["device"], rows[0]["device"]["name"])
+            self.assertTrue(summary["figures"])
+            if name == "fig38":
+                at = {(row["routing"]["rows"], row["experiment"]["arm"]): row["timing"]["mean_s"] for row in rows}
+                for size in summary["figures"]["sizes"]:
+                    self.assertAlmostEqual(size["padded_over_grouped"] * at[size["rows"], "grouped"] / at[size["rows"], "padded_bmm"], 1, 9)
+
     def test_rows_to_stdout(self):
         result = self.fine("experiment", "fig71", *CPU, "--arms", "grouped", "--output", "-")
         self.assertEqual([json.loads(line)["experiment"]["arm"] for line in result.out.splitlines()], ["grouped"] * 3)

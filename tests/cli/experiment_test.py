@@ -108,7 +108,7 @@ class Refusals(CliTest):
     def test_flags_that_do_not_apply(self):
         self.refused("experiment", "fig38", "uniform", "--dry-run", words=("FILE or SPEC", "skew alone"))
         self.refused("experiment", "fig38", "--shape", "small-2", "--dry-run", words=("--shape", "skew alone"))
-        self.refused("experiment", "fig38", "--json", words=("--json", "--dry-run"))
+        self.refused("experiment", "fig38", "--json", words=("--json", "--dry-run or --summarize"))
         self.refused("experiment", "fig38", "--device", "h200", words=("--device", "--dry-run"))
         self.refused("experiment", "fig2", "--arms", "dense", words=("--arms", "arithmetic"))
         self.refused("experiment", "skew", "--shape", "small-2", "--dry-run", words=("FILE or SPEC", "none"))

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "moesaic/planner.hpp"
 #include "tools/moesaic/experiment/course.hpp"
@@ -181,6 +182,104 @@ TEST(Summary, ThrottledRowsAreCountedAndKept) {
   const std::string text = summary_text(set);
   EXPECT_NE(text.find("2 of 3 rows ran throttled"), std::string::npos) << text;
   EXPECT_NE(text.find("0.101"), std::string::npos) << text;  // the median trial, per MHz
+}
+
+TEST(Summary, AnotherLimitThanThePowerCapIsCountedApart) {
+  RowSet set = {"fig73", "full", "a device", {}};
+  set.rows.push_back(row_at(0, 100, {{"rows_per_expert", "4096"}, {"trial", "0"}}));
+  set.rows.back().looks = 200;
+  set.rows.back().power_capped = 199;
+  set.rows.back().otherwise_limited = 1;
+  EXPECT_NE(summary_text(set).find("The power cap held the clock down in 99.5 % of 200 looks, "
+                                   "another limit in 0.5 %."),
+            std::string::npos)
+      << summary_text(set);
+}
+
+TEST(Summary, ClockAndPowerOfATrialAreMeansOfItsLooks) {
+  const std::string path = testing::TempDir() + "moesaic_summary_looks.jsonl";
+  std::ofstream(path)
+      << R"({"schema":"moesaic.bench/1","device":{"name":"one"},"git":{"sha":"0"},)"
+         R"("problem":{"n":8,"k":8},"routing":{"offs":[2,3]},"timing":{"mean_s":1,"unsteady":false},)"
+         R"("work":{"useful_flops":1,"executed_flops":1},"clocks":{"throttled":true,)"
+         R"("sm_mhz":{"median":1},"power_w":1},"telemetry":{"sm_mhz":[1000,1000,1600],)"
+         R"("power_w":[700,null,600],"reasons":[0,4,68]},"experiment":{"name":"fig73",)"
+         R"("protocol":"full","case":"a","arm":"grouped","process":0,"order":0,)"
+         R"("factors":{"rows_per_expert":1,"trial":0}}})"
+      << "\n";
+  const ResultFile file("--summarize", path);
+  ASSERT_EQ(file.rows().size(), 1U);
+  const StoredRow& row = file.rows().front();
+  EXPECT_DOUBLE_EQ(row.sm_mhz, 1200);
+  EXPECT_DOUBLE_EQ(row.power_w, 650);
+  EXPECT_EQ(row.looks, 3);
+  EXPECT_EQ(row.power_capped, 2);
+  EXPECT_EQ(row.otherwise_limited, 1);  // 64: hardware thermal slowdown
+  std::remove(path.c_str());
+}
+
+TEST(SummaryJson, SaysWhatTheTextSays) {
+  using Json = nlohmann::json;
+  RowSet set = {"table44", "reduced", "a device", {}};
+  const auto add = [&](const char* arm, const char* trial, double tflops) {
+    set.rows.push_back(row_at(std::ssize(set.rows), tflops,
+                              {{"tokens", "256"}, {"partition", "4"}, {"trial", trial}}));
+    set.rows.back().place.arm = arm;
+  };
+  add("dense", "0", 100);
+  add("grouped", "0", 50);
+  add("dense", "1", 400);
+  add("grouped", "1", 300);
+  set.rows.back().throttled = true;
+  const std::string line = summary_json(set);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  const Json json = Json::parse(line);
+  EXPECT_EQ(json.at("schema"), "moesaic.experiment_summary/1");
+  EXPECT_EQ(json.at("experiment"), "table44");
+  EXPECT_EQ(json.at("protocol"), "reduced");
+  EXPECT_EQ(json.at("rows"), 4);
+  EXPECT_EQ(json.at("throttled"), 1);
+  const Json& point = json.at("figures").at("arms").at("grouped").at(0);
+  EXPECT_EQ(point.at("tokens"), 256);
+  EXPECT_DOUBLE_EQ(point.at("dense_tflops").get<double>(), 250);
+  const Json& four = point.at("partitions").at(0);
+  EXPECT_EQ(four.at("experts"), 4);
+  EXPECT_EQ(four.at("trials"), 2);
+  EXPECT_DOUBLE_EQ(four.at("over_dense").get<double>(), 0.625);
+  EXPECT_TRUE(point.at("partitions").at(1).at("over_dense").is_null());  // eight experts: no rows
+}
+
+TEST(SummaryJson, HistogramsHaveTheirMediansAndCorrelation) {
+  RowSet set = {"fig40", "full", "a device", {control(0, 100)}};
+  for (std::int64_t i = 1; i <= 3; ++i) {
+    set.rows.push_back(measured(i, 100 - 10.0 * static_cast<double>(i), i));
+  }
+  const nlohmann::json json = nlohmann::json::parse(summary_json(set));
+  const nlohmann::json& arm = json.at("figures").at("arms").at("grouped");
+  EXPECT_TRUE(arm.at("whole_tiles").is_null());
+  EXPECT_DOUBLE_EQ(arm.at("tails").at("spearman").at("rho").get<double>(), -1);
+  EXPECT_EQ(arm.at("tails").at("spearman").at("resamples"), kResamples);
+  EXPECT_EQ(arm.at("tails").at("histograms").size(), 3U);
+  EXPECT_EQ(arm.at("tails").at("bins").at(1).at("bin"), 2);
+  EXPECT_DOUBLE_EQ(arm.at("tails").at("bins").at(1).at("median").get<double>(), 0.8);
+}
+
+TEST(SummaryJson, CrossoverIsNullWhereThereIsNone) {
+  RowSet set = {"fig71", "full", "a device", {}};
+  for (const auto& [arm, seconds] : {std::pair{"grouped", 1.0}, std::pair{"padded_bmm", 0.5}}) {
+    StoredRow row = row_at(0, 1, {{"rows", "64"}});
+    row.counts.assign(16, 4);
+    row.place.arm = arm;
+    row.mean_seconds = seconds;
+    set.rows.push_back(row);
+  }
+  nlohmann::json figures = nlohmann::json::parse(summary_json(set)).at("figures");
+  EXPECT_TRUE(figures.at("grouped_faster_from").is_null());
+  EXPECT_DOUBLE_EQ(figures.at("sizes").at(0).at("padded_over_grouped").get<double>(), 0.5);
+  EXPECT_EQ(figures.at("sizes").at(0).at("rows_per_expert"), 4);
+  set.rows.back().mean_seconds = 2;
+  figures = nlohmann::json::parse(summary_json(set)).at("figures");
+  EXPECT_EQ(figures.at("grouped_faster_from"), 64);
 }
 
 TEST(FreshProcess, TakesTheWordsButForProcessAndBudget) {

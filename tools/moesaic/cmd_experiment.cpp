@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include "experiment/course.hpp"
 #include "experiment/fig2.hpp"
 #include "experiment/plan.hpp"
+#include "experiment/summarize.hpp"
 #include "experiment/summary.hpp"
 #include "interrupt.hpp"
 #include "machine.hpp"
@@ -268,29 +268,11 @@ ExitCode run_design(const Options& options, const Design& design, Account& accou
   return options.output.strict && outcome.doubtful ? ExitCode::skipped : ExitCode::fine;
 }
 
-ExitCode summarize(const ExperimentFlags& flags) {
-  ResultFile rows;
-  for (const std::string& path : flags.summarize_paths) {
-    if (!std::ifstream(path)) refuse("--summarize", "a file of rows that can be read", path);
-    rows.add("--summarize", path);
-  }
-  const std::vector<RowSet> sets = row_sets(rows, flags.name);
-  if (sets.empty()) {
-    refuse("--summarize", "rows of " + flags.name,
-           join(flags.summarize_paths, ", ") + ", where none is");
-  }
-  warn(rows.warnings());
-  for (std::size_t i = 0; i < sets.size(); ++i) {
-    std::fputs(((i > 0 ? "\n" : "") + summary_text(sets[i])).c_str(), stdout);
-  }
-  return ExitCode::fine;
-}
-
 }  // namespace
 
 ExitCode cmd_experiment(const Options& options) {
   if (options.experiment.name == "fig2") return run_fig2(options);
-  if (!options.experiment.summarize_paths.empty()) return summarize(options.experiment);
+  if (!options.experiment.summarize_paths.empty()) return summarize(options);
   Account account;
   const Design design = design_of(options);
   return options.experiment.dry_run ? print_plan(options, design)

@@ -100,7 +100,8 @@ void declare_experiment(CLI::App& app, Options& options) {
       [&run](const std::string& text) { run.backend = parse_backend(text); });
   declare_design(app, options.experiment);
   declare_course(app, options.experiment);
-  app.add_flag("--json", options.output.json, "With --dry-run: one JSON line per case")
+  app.add_flag("--json", options.output.json,
+               "With --dry-run: one JSON line per case; with --summarize: the figures")
       ->disable_flag_override();
   declare_strict(app, options.output);
   app.footer(std::string(kSpecs) +
@@ -127,7 +128,8 @@ void check_experiment(const Options& options) {
                                    (near.empty() ? "" : " (did you mean " + near + "?)"));
   }
   check_inputs(options);
-  require(!options.output.json || flags.dry_run, "--json", "with --dry-run", "none of it");
+  require(!options.output.json || flags.dry_run || !flags.summarize_paths.empty(), "--json",
+          "with --dry-run or --summarize", "none of it");
   require(flags.summarize_paths.empty() || !flags.dry_run, "--summarize", "without --dry-run",
           "both");
   if (flags.name == "fig2") {

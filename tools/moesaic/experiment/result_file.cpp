@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <fstream>
 
+#include "experiment/statistics.hpp"
 #include "moesaic/build_info.hpp"
+#include "moesaic/device_telemetry.hpp"
 #include "moesaic/error.hpp"
-#include "stats.hpp"
 #include "text.hpp"
 
 namespace moesaic::cli::experiment {
@@ -19,13 +20,29 @@ std::string factor_words(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// The median of a list that may hold nulls; 0 when there is none.
-double median_of(const Json& list) {
+/// The mean of a list that may hold nulls; 0 when there is none.
+double mean_of(const Json& list) {
   std::vector<double> values;
   for (const Json& value : list) {
     if (value.is_number()) values.push_back(value.get<double>());
   }
-  return values.empty() ? 0 : median(values);
+  return values.empty() ? 0 : mean(values);
+}
+
+/// NVML's bit of the software power cap (nvmlClocksEventReasonSwPowerCap).
+constexpr std::uint64_t kPowerCap = 0x4;
+
+void read_telemetry(const Json& telemetry, StoredRow& row) {
+  row.sm_mhz = mean_of(telemetry.at("sm_mhz"));
+  row.power_w = mean_of(telemetry.at("power_w"));
+  for (const Json& reasons : telemetry.at("reasons")) {
+    const auto bits = reasons.get<std::uint64_t>();
+    TelemetrySummary others;
+    others.reasons = bits & ~kPowerCap;
+    ++row.looks;
+    row.power_capped += (bits & kPowerCap) != 0 ? 1 : 0;
+    row.otherwise_limited += others.throttled() ? 1 : 0;
+  }
 }
 
 void read_clocks(const Json& json, StoredRow& row) {
@@ -35,8 +52,7 @@ void read_clocks(const Json& json, StoredRow& row) {
     row.power_w = clocks.at("power_w").is_number() ? clocks.at("power_w").get<double>() : 0;
   }
   if (const Json telemetry = json.value("telemetry", Json()); telemetry.is_object()) {
-    row.sm_mhz = median_of(telemetry.at("sm_mhz"));
-    row.power_w = median_of(telemetry.at("power_w"));
+    read_telemetry(telemetry, row);
   }
 }
 

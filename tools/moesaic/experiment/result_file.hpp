@@ -21,7 +21,8 @@ struct StoredRow {
   std::vector<std::int64_t> counts;
   std::int64_t n = 0, k = 0;
   double mean_seconds = 0, useful_flops = 0, executed_flops = 0;
-  double sm_mhz = 0, power_w = 0;  ///< Medians of the looks; 0 without any.
+  double sm_mhz = 0, power_w = 0;  ///< Means of the looks of sustained rows; 0 without any.
+  std::int64_t looks = 0, power_capped = 0, otherwise_limited = 0;  ///< Those looks, by reasons.
   bool throttled = false, unsteady = false;
   [[nodiscard]] double useful_tflops() const { return useful_flops / mean_seconds * 1e-12; }
   /// The factor's text; empty when there is none.

@@ -45,6 +45,15 @@ std::vector<std::string> arms_of(const RowSet& set) {
 }
 
 std::string tflops_words(double tflops) { return tflops > 0 ? format("%.4g", tflops) : "-"; }
+std::int64_t throttled_rows(const RowSet& set) {
+  return std::count_if(set.rows.begin(), set.rows.end(),
+                       [](const StoredRow& row) { return row.throttled; });
+}
+std::int64_t unsteady_rows(const RowSet& set) {
+  return std::count_if(set.rows.begin(), set.rows.end(),
+                       [](const StoredRow& row) { return row.unsteady; });
+}
+
 std::string ratio_words(double ratio) { return std::isnan(ratio) ? "-" : format("%.3f", ratio); }
 
 double mean_of(const std::vector<double>& values) {
@@ -83,14 +92,11 @@ std::string summary_text(const RowSet& set) {
   for (const Summary& summary : kSummaries) {
     if (set.experiment == summary.experiment) text += summary.text(set);
   }
-  const auto unsteady = std::count_if(set.rows.begin(), set.rows.end(),
-                                      [](const StoredRow& row) { return row.unsteady; });
+  const std::int64_t unsteady = unsteady_rows(set), throttled = throttled_rows(set);
   if (unsteady > 0) {
     text += format("\n%s of %s rows are unsteady: other processes were probably using the CPUs.\n",
                    grouped_digits(unsteady).c_str(), grouped_digits(rows).c_str());
   }
-  const auto throttled = std::count_if(set.rows.begin(), set.rows.end(),
-                                       [](const StoredRow& row) { return row.throttled; });
   if (throttled > 0) {
     text += format("\n%s of %s rows ran throttled: a limit of power or heat held the clock down.\n",
                    grouped_digits(throttled).c_str(), grouped_digits(rows).c_str());

@@ -40,12 +40,11 @@ std::string interval_words(const Correlation& correlation) {
                 correlation.high);
 }
 
-std::string medians_of_bin(const std::vector<HistogramMean>& means, std::int64_t bin) {
-  std::vector<double> values;
-  for (const HistogramMean& one : means) {
-    if (one.bin == bin) values.push_back(one.relative);
+std::string words_of_bin(const std::vector<BinMedian>& medians, std::int64_t bin) {
+  for (const BinMedian& one : medians) {
+    if (one.bin == bin) return percent(one.relative);
   }
-  return values.empty() ? "-" : percent(median_of(values));
+  return "-";
 }
 
 }  // namespace
@@ -74,6 +73,17 @@ std::vector<HistogramMean> histogram_means(const RowSet& set, const std::string&
   return result;
 }
 
+std::vector<BinMedian> bin_medians(const std::vector<HistogramMean>& means) {
+  std::map<std::int64_t, std::vector<double>> values;
+  for (const HistogramMean& one : means) values[one.bin].push_back(one.relative);
+  std::vector<BinMedian> medians;
+  medians.reserve(values.size());
+  for (const auto& [bin, some] : values) {
+    medians.push_back({bin, std::ssize(some), median_of(some)});
+  }
+  return medians;
+}
+
 Correlation correlate(const std::vector<HistogramMean>& means) {
   static constexpr std::uint64_t kSeed = 1;
   const auto rho = [&](std::span<const std::size_t> chosen) {
@@ -96,14 +106,15 @@ std::string load_summary(const RowSet& set) {
   for (const std::string& arm : arms_of(set)) {
     const std::vector<HistogramMean> tails = histogram_means(set, arm, false),
                                      twins = histogram_means(set, arm, true);
+    const std::vector<BinMedian> of_tails = bin_medians(tails), of_twins = bin_medians(twins);
     std::set<std::int64_t> bins;
-    for (const HistogramMean& one : tails) bins.insert(one.bin);
-    for (const HistogramMean& one : twins) bins.insert(one.bin);
+    for (const BinMedian& one : of_tails) bins.insert(one.bin);
+    for (const BinMedian& one : of_twins) bins.insert(one.bin);
     Table table({{"I_H"}, {"multiples of 8 rows"}, {"whole tiles"}});
     for (const std::int64_t bin : bins) {
       table.add(
           {format("%.1f to %.1f", static_cast<double>(bin) / 10, static_cast<double>(bin + 1) / 10),
-           medians_of_bin(tails, bin), medians_of_bin(twins, bin)});
+           words_of_bin(of_tails, bin), words_of_bin(of_twins, bin)});
     }
     text += (text.empty() ? "" : "\n") + arm +
             ": median throughput relative to the balanced controls around each block\n" +

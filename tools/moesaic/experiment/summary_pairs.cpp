@@ -10,14 +10,17 @@
 namespace moesaic::cli::experiment {
 namespace {
 
-struct Spread {
-  std::vector<double> values;
-  [[nodiscard]] std::string words() const {
-    if (values.empty()) return "-";
-    const auto [least, most] = std::minmax_element(values.begin(), values.end());
-    return percent(mean_of(values)) + " (" + percent(*least) + " to " + percent(*most) + ")";
-  }
-};
+/// Mean and range; NaN when empty.
+PairPoint::Spread spread_of(const std::vector<double>& values) {
+  if (values.empty()) return {std::nan(""), std::nan(""), std::nan("")};
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return {mean_of(values), *least, *most};
+}
+
+std::string words_of(const PairPoint::Spread& spread) {
+  if (std::isnan(spread.mean)) return "-";
+  return percent(spread.mean) + " (" + percent(spread.least) + " to " + percent(spread.most) + ")";
+}
 
 /// One line of fig72's table: rows and the figure in which the loads agree.
 struct Agreement {
@@ -31,19 +34,77 @@ struct Agreement {
 /// Seconds of every arm on one record.
 using ByArm = std::map<std::string, double>;
 
-std::string replayed(const RowSet& set) {
-  std::map<std::string, std::map<std::string, ByArm>> buckets;  // bucket, case, arm
-  for (const StoredRow& row : set.rows) {
-    if (row.factor("pair").empty()) {
-      buckets[row.factor("bucket")][row.place.key][row.place.arm] = row.mean_seconds;
+/// Throughput of every load in every process, into means relative to the balanced load.
+PairPoint pair_point(const Agreement& agreement,
+                     const std::map<std::int64_t, std::map<std::string, double>>& processes) {
+  std::vector<double> balanced, spike, three;
+  for (const auto& [process, loads] : processes) {
+    if (!loads.contains("balanced")) continue;
+    balanced.push_back(loads.at("balanced"));
+    if (loads.contains("single_spike")) {
+      spike.push_back(loads.at("single_spike") / balanced.back());
     }
+    if (loads.contains("three_hot")) three.push_back(loads.at("three_hot") / balanced.back());
   }
+  return {agreement.rows,    std::ssize(balanced), agreement.pair,
+          mean_of(balanced), spread_of(spike),     spread_of(three)};
+}
+
+std::string replayed(const RowSet& set) {
   Table table({{"bucket", Align::left},
                {"arm", Align::left},
                {"records"},
                {"time / grouped"},
                {"least"},
                {"most"}});
+  for (const ReplayPoint& point : replay_points(set)) {
+    table.add({point.bucket, point.arm, std::to_string(point.records),
+               ratio_words(point.geometric_mean), ratio_words(point.least),
+               ratio_words(point.most)});
+  }
+  return "Geometric mean over records of the time beside grouped on the same record\n" +
+         table.text();
+}
+
+std::string pairs(const RowSet& set) {
+  Table table({{"pair", Align::left},
+               {"arm", Align::left},
+               {"broad"},
+               {"concentrated"},
+               {"concentrated / broad"}});
+  for (const LoadPair& one : load_pairs(set)) {
+    table.add({one.pair, one.arm, duration(one.broad_seconds), duration(one.concentrated_seconds),
+               ratio_words(one.concentrated_seconds / one.broad_seconds)});
+  }
+  if (table.rows() == 0) return {};
+  return "\nThe broadest and the most concentrated record at the same rows\n" + table.text();
+}
+
+}  // namespace
+
+std::vector<PairPoint> pair_points(const RowSet& set, const std::string& arm) {
+  std::map<Agreement, std::map<std::int64_t, std::map<std::string, double>>> all;
+  for (const StoredRow& row : set.rows) {
+    if (row.place.arm != arm) continue;
+    all[{number_factor(row, "rows"), row.factor("pair")}][row.place.process][row.factor("load")] =
+        row.useful_tflops();
+  }
+  std::vector<PairPoint> points;
+  points.reserve(all.size());
+  for (const auto& [agreement, processes] : all) {
+    points.push_back(pair_point(agreement, processes));
+  }
+  return points;
+}
+
+std::vector<ReplayPoint> replay_points(const RowSet& set) {
+  std::map<std::string, std::map<std::string, ByArm>> buckets;  // bucket, case, arm
+  for (const StoredRow& row : set.rows) {
+    if (row.factor("pair").empty()) {
+      buckets[row.factor("bucket")][row.place.key][row.place.arm] = row.mean_seconds;
+    }
+  }
+  std::vector<ReplayPoint> points;
   for (const auto& [bucket, cases] : buckets) {
     for (const std::string& arm : arms_of(set)) {
       std::vector<double> ratios;
@@ -55,66 +116,38 @@ std::string replayed(const RowSet& set) {
       }
       if (ratios.empty()) continue;
       const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
-      table.add({bucket, arm, std::to_string(ratios.size()),
-                 ratio_words(std::exp(logs / static_cast<double>(ratios.size()))),
-                 ratio_words(*least), ratio_words(*most)});
+      points.push_back({bucket, arm, std::ssize(ratios),
+                        std::exp(logs / static_cast<double>(ratios.size())), *least, *most});
     }
   }
-  return "Geometric mean over records of the time beside grouped on the same record\n" +
-         table.text();
+  return points;
 }
 
-std::string pairs(const RowSet& set) {
-  std::map<std::string, std::map<std::string, std::map<std::string, const StoredRow*>>> all;
+std::vector<LoadPair> load_pairs(const RowSet& set) {
+  std::map<std::string, std::map<std::string, std::map<std::string, double>>> all;
   for (const StoredRow& row : set.rows) {
     if (!row.factor("pair").empty()) {
-      all[row.factor("pair")][row.place.arm][row.factor("load")] = &row;
+      all[row.factor("pair")][row.place.arm][row.factor("load")] = row.mean_seconds;
     }
   }
-  Table table({{"pair", Align::left},
-               {"arm", Align::left},
-               {"broad"},
-               {"concentrated"},
-               {"concentrated / broad"}});
+  std::vector<LoadPair> found;
   for (const auto& [key, arms] : all) {
     for (const auto& [arm, loads] : arms) {
       if (!loads.contains("broad") || !loads.contains("concentrated")) continue;
-      const double broad = loads.at("broad")->mean_seconds,
-                   concentrated = loads.at("concentrated")->mean_seconds;
-      table.add(
-          {key, arm, duration(broad), duration(concentrated), ratio_words(concentrated / broad)});
+      found.push_back({key, arm, loads.at("broad"), loads.at("concentrated")});
     }
   }
-  if (table.rows() == 0) return {};
-  return "\nThe broadest and the most concentrated record at the same rows\n" + table.text();
+  return found;
 }
-
-}  // namespace
 
 std::string pair_summary(const RowSet& set) {
   std::string text;
   for (const std::string& arm : arms_of(set)) {
-    std::map<Agreement, std::map<std::int64_t, std::map<std::string, double>>> all;
-    for (const StoredRow& row : set.rows) {
-      if (row.place.arm != arm) continue;
-      all[{number_factor(row, "rows"), row.factor("pair")}][row.place.process][row.factor("load")] =
-          row.useful_tflops();
-    }
     Table table(
         {{"rows"}, {"same", Align::left}, {"balanced TFLOP/s"}, {"single spike"}, {"three hot"}});
-    for (const auto& [agreement, processes] : all) {
-      std::vector<double> balanced;
-      Spread spike, three;
-      for (const auto& [process, loads] : processes) {
-        if (!loads.contains("balanced")) continue;
-        balanced.push_back(loads.at("balanced"));
-        for (const auto& [load, spread] :
-             {std::pair{"single_spike", &spike}, std::pair{"three_hot", &three}}) {
-          if (loads.contains(load)) spread->values.push_back(loads.at(load) / balanced.back());
-        }
-      }
-      table.add({grouped_digits(agreement.rows), agreement.pair, tflops_words(mean_of(balanced)),
-                 spike.words(), three.words()});
+    for (const PairPoint& point : pair_points(set, arm)) {
+      table.add({grouped_digits(point.rows), point.pair, tflops_words(point.balanced_tflops),
+                 words_of(point.single_spike), words_of(point.three_hot)});
     }
     text += (text.empty() ? "" : "\n") + arm +
             ": throughput relative to the balanced load of the same process, mean and range\n" +

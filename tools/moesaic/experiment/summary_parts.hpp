@@ -17,10 +17,12 @@ std::int64_t number_factor(const StoredRow& row, const std::string& name);
 /// Arms that the rows have, grouped first, the others by name.
 std::vector<std::string> arms_of(const RowSet& set);
 
-/// "771.9"; "-" for a value that is not there.
+/// "771.9"; "-" for NaN or 0.
 std::string tflops_words(double tflops);
 /// "1.290"; "-" for NaN.
 std::string ratio_words(double ratio);
+std::int64_t throttled_rows(const RowSet& set);
+std::int64_t unsteady_rows(const RowSet& set);
 double mean_of(const std::vector<double>& values);    ///< NaN when empty.
 double median_of(const std::vector<double>& values);  ///< NaN when empty.
 
