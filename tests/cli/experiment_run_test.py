@@ -108,6 +108,20 @@ class Rows(CliTest):
                 for size in summary["figures"]["sizes"]:
                     self.assertAlmostEqual(size["padded_over_grouped"] * at[size["rows"], "grouped"] / at[size["rows"], "padded_bmm"], 1, 9)
 
+    def test_only_some_cases(self):
+        result, rows = self.run_experiment("table44", *CPU, "--only", "trial=1")
+        self.assertEqual({row["experiment"]["factors"]["trial"] for row in rows}, {1})
+        self.assertEqual(len(rows), 12)
+        self.assertNotIn("not there", result.err)
+        again, rows = self.run_experiment("table44", *CPU)  # the rest of the same design, in the same file
+        self.assertIn("12 rows to", again.err)
+        self.assertEqual(len(rows), 24)
+
+    def test_only_some_cases_in_fresh_processes(self):
+        _, rows = self.run_experiment("fig72", *CPU, "--only", "pair=i_max", "--only", "rows=1024")
+        self.assertEqual(sorted({row["experiment"]["process"] for row in rows}), [0, 1])
+        self.assertEqual(len(rows), 2 * 3)
+
     def test_rows_to_stdout(self):
         result = self.fine("experiment", "fig71", *CPU, "--arms", "grouped", "--output", "-")
         self.assertEqual([json.loads(line)["experiment"]["arm"] for line in result.out.splitlines()], ["grouped"] * 3)

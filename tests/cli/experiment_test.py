@@ -41,6 +41,26 @@ class DryRun(CliTest):
         out = self.fine("experiment", "fig73", "--trials", 2, "--dry-run").out
         self.assertIn("reduced: 2 of 8 trials", out)
 
+    def test_only_some_cases(self):
+        out = self.fine("experiment", "table44", "--only", "trial=0", "--only", "tokens=1,16", "--dry-run").out
+        self.assertRegex(out, r"(?m)^rows       8 to")
+        self.assertIn("protocol   full\n", out)
+        self.assertIn("only       tokens 1, 16; a case without it is run too\n", out)
+        self.assertNotIn("tokens=2 ", out)
+        whole = [json.loads(line) for line in self.fine("experiment", "fig40", "--dry-run", "--json").out.splitlines()]
+        some = [json.loads(line) for line in self.fine("experiment", "fig40", "--only", "aligned=false", "--dry-run", "--json").out.splitlines()]
+        self.assertEqual(len(some), 3 * (400 + 81))
+        for case in some:
+            self.assertEqual(case["case"], whole[case["order"]]["case"])
+
+    def test_every_case_says_how_long_it_takes(self):
+        lines = self.fine("experiment", "fig73", "--dry-run", "--json", "--device", "h200", "--arms", "grouped,torch").out.splitlines()
+        for line in lines:
+            self.assertGreater(json.loads(line)["expected_s"], 12.5)
+            self.assertLess(json.loads(line)["expected_s"], 20)
+        lines = self.fine("experiment", "fig73", "--dry-run", "--json", "--device", "h200", "--arms", "torch").out.splitlines()
+        self.assertEqual({json.loads(line)["expected_s"] for line in lines}, {0})
+
     def test_expected_time_is_of_the_device_that_is_named(self):
         out = self.fine("experiment", "fig73", "--dry-run", "--device", "a100").out
         self.assertRegex(out, r"expected   about \d+ min on a100")
@@ -103,12 +123,16 @@ class Refusals(CliTest):
                              (("--budget", "-3m"), ("--budget",)),
                              (("--device", "h900"), ("--device", "h200", "h900"))):
             self.refused("experiment", "fig38", "--dry-run", *flags, words=words)
+        for choice, words in (("rows", ("FACTOR=VALUE", "rows")), ("trial=1", ("a factor of fig38", "trial")), ("rows=65", ("that rows has", "65"))):
+            self.refused("experiment", "fig38", "--only", choice, "--dry-run", words=("--only", *words))
         self.refused("experiment", "table44", "--arms", "host_loop", "--dry-run", words=("--arms", "dense", "host_loop"))
 
     def test_flags_that_do_not_apply(self):
         self.refused("experiment", "fig38", "uniform", "--dry-run", words=("FILE or SPEC", "skew alone"))
         self.refused("experiment", "fig38", "--shape", "small-2", "--dry-run", words=("--shape", "skew alone"))
         self.refused("experiment", "fig38", "--json", words=("--json", "--dry-run or --summarize"))
+        self.refused("experiment", "fig38", "--only", "rows=64", "--summarize", "x", words=("--only", "--summarize"))
+        self.refused("experiment", "fig2", "--only", "rows=64", words=("--only", "arithmetic"))
         self.refused("experiment", "fig38", "--device", "h200", words=("--device", "--dry-run"))
         self.refused("experiment", "fig2", "--arms", "dense", words=("--arms", "arithmetic"))
         self.refused("experiment", "skew", "--shape", "small-2", "--dry-run", words=("FILE or SPEC", "none"))

@@ -52,7 +52,7 @@ TEST(Plan, ExpectsOfFig40LittleButItsSamples) {
   // Operands are drawn once in each of the three processes.
   EXPECT_LT(expected.prepare, 10);
   EXPECT_EQ(expected.start, 3 * start_seconds(preset_pace("h200")).start);
-  const std::vector<Task> one = tasks_of(design, ResultFile(), preset_pace("h200"), 1);
+  const std::vector<Task> one = tasks_of(design, ResultFile(), preset_pace("h200"), {1, {}});
   EXPECT_NEAR(expected_seconds(one).total(), expected.total() / 3, 1);
 }
 

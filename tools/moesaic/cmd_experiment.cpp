@@ -31,6 +31,10 @@ std::string output_path(const ExperimentFlags& flags) {
   return flags.output_path.empty() ? flags.name + ".jsonl" : flags.output_path;
 }
 
+CaseFilter filter_of(const ExperimentFlags& flags) {
+  return {flags.process.value_or(-1), flags.only};
+}
+
 void warn(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) {
     std::fprintf(stderr, "moesaic experiment: warning: %s\n", warning.c_str());
@@ -96,16 +100,17 @@ Pace planned_pace(const Options& options, const Design& design) {
 
 ExitCode print_plan(const Options& options, const Design& design) {
   const std::string path = output_path(options.experiment);
+  const CaseFilter filter = filter_of(options.experiment);
+  filter.require_known(design);
+  const Pace pace = planned_pace(options, design);
   if (options.output.json) {
-    std::fputs(plan_json(design).c_str(), stdout);
+    std::fputs(plan_json(design, filter, pace).c_str(), stdout);
     return ExitCode::fine;
   }
   const ResultFile there("--output", path == "-" ? "" : path);
-  const Pace pace = planned_pace(options, design);
-  const std::vector<Task> tasks =
-      tasks_of(design, there, pace, options.experiment.process.value_or(-1));
+  const std::vector<Task> tasks = tasks_of(design, there, pace, filter);
   warn(there.warnings());
-  std::fputs(plan_text(design, tasks, pace, path).c_str(), stdout);
+  std::fputs(plan_text(design, tasks, filter, pace, path).c_str(), stdout);
   return ExitCode::fine;
 }
 
@@ -193,6 +198,7 @@ Outcome run_processes(const Options& options, const Design& design, const std::v
 /// What the rows say, and what is missing. Returns how many rows there are.
 std::int64_t tell_rows(const Options& options, const Design& design, const std::string& device) {
   const std::string path = output_path(options.experiment);
+  const CaseFilter filter = filter_of(options.experiment);
   const ResultFile now("--output", path);
   std::int64_t count = 0;
   for (const RowSet& set : row_sets(now, design.name)) {
@@ -202,17 +208,18 @@ std::int64_t tell_rows(const Options& options, const Design& design, const std::
   }
   const bool torch_missing =
       std::any_of(design.cases.begin(), design.cases.end(), [&](const Case& one) {
-        return std::find(one.arms.begin(), one.arms.end(), Arm::torch) != one.arms.end() &&
+        return filter.takes(one) &&
+               std::find(one.arms.begin(), one.arms.end(), Arm::torch) != one.arms.end() &&
                !now.has(place_of(design, one, Arm::torch));
       });
   if (torch_missing) {
     std::fprintf(stderr, "moesaic experiment: %s\n", torch_hint(options.command, path).c_str());
   }
-  const std::int64_t left = row_count(tasks_of(design, now, Pace{}));
+  const std::int64_t left = row_count(tasks_of(design, now, Pace{}, filter));
   if (left > 0) {
     std::fprintf(stderr,
                  "moesaic experiment: %s of %s rows are not there; the same command goes on\n",
-                 grouped_digits(left).c_str(), grouped_digits(row_count(design)).c_str());
+                 grouped_digits(left).c_str(), grouped_digits(row_count(design, filter)).c_str());
   }
   return count;
 }
@@ -228,6 +235,8 @@ ExitCode run_design(const Options& options, const Design& design, Account& accou
     refuse("--process", "below " + std::to_string(design.processes),
            std::to_string(*flags.process));
   }
+  const CaseFilter filter = filter_of(flags);
+  filter.require_known(design);
   const DeviceChoice choice = device_for(design, options.run.backend);
   const std::string path = output_path(flags), device = row_device(choice.device);
   const bool to_file = path != "-";
@@ -237,10 +246,9 @@ ExitCode run_design(const Options& options, const Design& design, Account& accou
     warn(there.warnings());
     print_choice(choice, "experiment");
   }
-  const std::vector<Task> tasks =
-      tasks_of(design, there, device_pace(choice.device), flags.process.value_or(-1));
+  const std::vector<Task> tasks = tasks_of(design, there, device_pace(choice.device), filter);
   if (!flags.process) {
-    const std::int64_t all = row_count(design), left = row_count(tasks);
+    const std::int64_t all = row_count(design, filter), left = row_count(tasks);
     std::fprintf(stderr, "moesaic experiment: %s rows to %s, %s; %s of %s are there\n",
                  grouped_digits(left).c_str(), path.c_str(),
                  left > 0 ? about(expected_seconds(tasks).total()).c_str() : "nothing to run",

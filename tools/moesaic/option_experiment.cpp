@@ -53,6 +53,20 @@ void declare_course(CLI::App& app, ExperimentFlags& flags) {
       });
 }
 
+void declare_only(CLI::App& app, ExperimentFlags& flags) {
+  app.add_option_function<std::vector<std::string>>(
+         "--only",
+         [&flags](const std::vector<std::string>& words) {
+           for (const std::string& word : words) {
+             flags.only.push_back(experiment::parse_choice(word));
+           }
+         },
+         "Only cases with one of these values, such as trial=0,1; may be repeated")
+      ->type_name("FACTOR=VALUE,...")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 void require(bool fits, const char* flag, const std::string& expected, const std::string& got) {
   if (!fits) refuse_usage("experiment", expected_got(flag, expected, got));
 }
@@ -100,6 +114,7 @@ void declare_experiment(CLI::App& app, Options& options) {
       [&run](const std::string& text) { run.backend = parse_backend(text); });
   declare_design(app, options.experiment);
   declare_course(app, options.experiment);
+  declare_only(app, options.experiment);
   app.add_flag("--json", options.output.json,
                "With --dry-run: one JSON line per case; with --summarize: the figures")
       ->disable_flag_override();
@@ -130,6 +145,8 @@ void check_experiment(const Options& options) {
   check_inputs(options);
   require(!options.output.json || flags.dry_run || !flags.summarize_paths.empty(), "--json",
           "with --dry-run or --summarize", "none of it");
+  require(flags.only.empty() || flags.summarize_paths.empty(), "--only", "without --summarize",
+          "both");
   require(flags.summarize_paths.empty() || !flags.dry_run, "--summarize", "without --dry-run",
           "both");
   if (flags.name == "fig2") {
@@ -139,6 +156,7 @@ void check_experiment(const Options& options) {
         {"--trials", flags.design.trials > 0},
         {"--budget", flags.budget_seconds.has_value()},
         {"--process", flags.process.has_value()},
+        {"--only", !flags.only.empty()},
         {"--summarize", !flags.summarize_paths.empty()},
         {"--backend", options.run.backend != BackendChoice::automatic}};
     for (const auto& [flag, is] : given) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ep_routing.hpp"
+#include "experiment/case_filter.hpp"
 #include "experiment/design.hpp"
 #include "moesaic/expert_mlp.hpp"
 #include "moesaic/grouped_gemm.hpp"
@@ -117,10 +118,11 @@ struct ExperimentFlags {
   experiment::DesignOptions design;
   bool protocol_given = false, dry_run = false;
   std::optional<double> budget_seconds;
-  std::string output_path;                   ///< Rows are appended there; "-": to stdout.
-  std::vector<std::string> summarize_paths;  ///< Only tells what their rows say; empty: runs.
-  std::vector<std::string> presets;          ///< Devices of fig2's curves.
-  std::optional<std::int64_t> process;       ///< Only the cases of this process, in this process.
+  std::string output_path;                     ///< Rows are appended there; "-": to stdout.
+  std::vector<std::string> summarize_paths;    ///< Only tells what their rows say; empty: runs.
+  std::vector<std::string> presets;            ///< Devices of fig2's curves.
+  std::optional<std::int64_t> process;         ///< Only the cases of this process, in this process.
+  std::vector<experiment::FactorChoice> only;  ///< Only the cases that have these values.
 };
 
 struct ReportFlags {

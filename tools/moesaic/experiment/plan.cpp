@@ -65,9 +65,11 @@ std::string span_words(double seconds) {
 }
 
 /// Smaller cases first, then by their words.
-std::vector<Group> groups_of(const Design& design, const std::vector<Task>& tasks) {
+std::vector<Group> groups_of(const Design& design, const std::vector<Task>& tasks,
+                             const CaseFilter& filter) {
   std::map<std::string, Group> by_title;
   for (const Case& one : design.cases) {
+    if (!filter.takes(one)) continue;
     Group& group = by_title[one.group];
     if (group.first == nullptr) {
       group.title = one.group;
@@ -91,7 +93,8 @@ std::vector<Group> groups_of(const Design& design, const std::vector<Task>& task
   return groups;
 }
 
-std::string group_table(const Design& design, const std::vector<Task>& tasks) {
+std::string group_table(const Design& design, const std::vector<Task>& tasks,
+                        const CaseFilter& filter) {
   Table table({{"cases of", Align::left},
                {"cases"},
                {"experts"},
@@ -100,7 +103,7 @@ std::string group_table(const Design& design, const std::vector<Task>& tasks) {
                {"arms", Align::left},
                {"to run"},
                {"about"}});
-  for (const Group& group : groups_of(design, tasks)) {
+  for (const Group& group : groups_of(design, tasks, filter)) {
     table.add({group.title, grouped_digits(group.cases), group.experts.words(), group.rows.words(),
                group.n.words() + " x " + grouped_digits(group.first->product().k),
                arm_words(group.first->arms), grouped_digits(group.rows_to_run),
@@ -112,12 +115,12 @@ std::string group_table(const Design& design, const std::vector<Task>& tasks) {
 }  // namespace
 
 std::vector<Task> tasks_of(const Design& design, const ResultFile& there, const Pace& pace,
-                           std::int64_t process) {
+                           const CaseFilter& filter) {
   std::vector<Task> tasks;
   HeldOperands held;
   for (std::size_t i = 0; i < design.cases.size(); ++i) {
     const Case& one = design.cases[i];
-    if (process >= 0 && one.process != process) continue;
+    if (!filter.takes(one)) continue;
     Task task{&one, static_cast<std::int64_t>(i), {}, {}};
     for (const Arm arm : one.arms) {
       if (arm == Arm::torch || there.has(place_of(design, one, arm))) continue;
@@ -141,9 +144,10 @@ Spent expected_seconds(const std::vector<Task>& tasks) {
   return sum;
 }
 
-std::int64_t row_count(const Design& design) {
+std::int64_t row_count(const Design& design, const CaseFilter& filter) {
   std::int64_t count = 0;
   for (const Case& one : design.cases) {
+    if (!filter.takes(one)) continue;
     count +=
         std::count_if(one.arms.begin(), one.arms.end(), [](Arm arm) { return arm != Arm::torch; });
   }
@@ -163,8 +167,8 @@ std::string torch_hint(const std::string& command, const std::string& output_pat
 
 std::string about(double seconds) { return "about " + span_words(std::max(seconds, 1.0)); }
 
-std::string plan_text(const Design& design, const std::vector<Task>& tasks, const Pace& pace,
-                      const std::string& output_path) {
+std::string plan_text(const Design& design, const std::vector<Task>& tasks,
+                      const CaseFilter& filter, const Pace& pace, const std::string& output_path) {
   std::string text = design.name + ": " + design.title + "\n\n";
   const bool full = design.protocol == Protocol::full;
   text += "protocol   " + (full ? "full" : "reduced: " + design.why_reduced) + "\n";
@@ -172,7 +176,11 @@ std::string plan_text(const Design& design, const std::vector<Task>& tasks, cons
   text += format("processes  %lld%s\n", static_cast<long long>(design.processes),
                  design.processes > 1 ? ", each started afresh" : "");
   text += format("seed       %llu\n", static_cast<unsigned long long>(design.seed));
-  const std::int64_t all = row_count(design), left = row_count(tasks);
+  for (const FactorChoice& choice : filter.only) {
+    text += "only       " + choice.factor + " " + join(choice.values, ", ") +
+            "; a case without it is run too\n";
+  }
+  const std::int64_t all = row_count(design, filter), left = row_count(tasks);
   text += "rows       " + grouped_digits(all) + " to " + output_path +
           (left < all ? ", of which " + grouped_digits(all - left) + " are there" : "") +
           "; appended and flushed case by case\n";
@@ -182,14 +190,19 @@ std::string plan_text(const Design& design, const std::vector<Task>& tasks, cons
                           about(expected.timing) + " of it"
                     : "nothing to run on " + pace.of) +
           "\n";
-  return text + "\n" + group_table(design, tasks);
+  return text + "\n" + group_table(design, tasks, filter);
 }
 
-std::string plan_json(const Design& design) {
+std::string plan_json(const Design& design, const CaseFilter& filter, const Pace& pace) {
   using Json = nlohmann::ordered_json;
+  std::map<std::int64_t, double> expected;  // by place in the order; none: no arm of it runs here
+  for (const Task& task : tasks_of(design, ResultFile(), pace, filter)) {
+    expected[task.order] = task.expected.total();
+  }
   std::string text;
   for (std::size_t i = 0; i < design.cases.size(); ++i) {
     const Case& one = design.cases[i];
+    if (!filter.takes(one)) continue;
     const planner::ProductShape size = one.product();
     Json arms = Json::array();
     for (const Arm arm : one.arms) arms.push_back(name(arm));
@@ -222,7 +235,8 @@ std::string plan_json(const Design& design) {
                              {"pilot_s", timing.pilot_seconds},
                              {"conditioning_s", timing.conditioning_seconds},
                              {"measured_s", timing.measured_seconds},
-                             {"unit_s", timing.unit_seconds}}}}) +
+                             {"unit_s", timing.unit_seconds}}},
+                           {"expected_s", expected[static_cast<std::int64_t>(i)]}}) +
             "\n";
   }
   return text;

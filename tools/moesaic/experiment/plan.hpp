@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "experiment/case_filter.hpp"
 #include "experiment/design.hpp"
 #include "experiment/pace.hpp"
 #include "experiment/result_file.hpp"
@@ -20,26 +21,27 @@ struct Task {
   Spent expected;
 };
 
-/// The tasks of a design in the order of execution; those whose rows are all there are left out.
-/// `process` below 0: of every process. The design must outlive them.
+/// The tasks of a design in the order of execution, of the cases that `filter` takes; those whose
+/// rows are all there are left out. The design must outlive them.
 std::vector<Task> tasks_of(const Design& design, const ResultFile& there, const Pace& pace,
-                           std::int64_t process = -1);
+                           const CaseFilter& filter = {});
 
 /// Sum of what is expected.
 Spent expected_seconds(const std::vector<Task>& tasks);
 
-/// Rows that the design makes here, or those that are there already.
-std::int64_t row_count(const Design& design);
+/// Rows that the cases of a design make here, and those that tasks make.
+std::int64_t row_count(const Design& design, const CaseFilter& filter = {});
 std::int64_t row_count(const std::vector<Task>& tasks);
 
 /// How the rows of torch are made: one line.
 std::string torch_hint(const std::string& command, const std::string& output_path);
 
 /// The plan for people.
-std::string plan_text(const Design& design, const std::vector<Task>& tasks, const Pace& pace,
-                      const std::string& output_path);
-/// One JSON line per case of all that are in the design, schema moesaic.experiment_case/1.
-std::string plan_json(const Design& design);
+std::string plan_text(const Design& design, const std::vector<Task>& tasks,
+                      const CaseFilter& filter, const Pace& pace, const std::string& output_path);
+/// One JSON line per case that `filter` takes, rows that are there or not, schema
+/// moesaic.experiment_case/1; how long it takes is said at this pace.
+std::string plan_json(const Design& design, const CaseFilter& filter, const Pace& pace);
 
 /// "about 2 h 10 min"
 std::string about(double seconds);
