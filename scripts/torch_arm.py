@@ -140,14 +140,17 @@ def git_state():
     return {"sha": git("rev-parse", "--short=12", "HEAD") or "unknown", "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
 
 
-def run_cases(cases, device, output, told=sys.stderr):
-    """Checks and times every case whose row is not there; appends rows. Returns how many were wrong."""
+def run_cases(cases, device, output, told=sys.stderr, budget=None):
+    """Checks and times every case whose row is not there; appends rows. Returns how many were wrong.
+
+    Stops before a case that would not end within `budget` seconds, by the longest case before it."""
     path = Path(output)
     there = read_places(path, device.circumstances["device"]["name"], cases[0])
     circumstances = {"git": git_state(), "command": " ".join(sys.argv), **device.circumstances}
     left = [case for case in cases if case_place(case) not in there]
     torn = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
-    wrong, start, spent = 0, time.monotonic(), {"prepare": 0.0, "check": 0.0, "timing": 0.0}
+    wrong, done, longest = 0, 0, 0.0
+    start, spent = time.monotonic(), {"prepare": 0.0, "check": 0.0, "timing": 0.0}
 
     def spend(part, work, *arguments):
         begin = time.monotonic()
@@ -158,13 +161,16 @@ def run_cases(cases, device, output, told=sys.stderr):
     with path.open("a", encoding="utf-8") as file:
         if torn:
             file.write("\n")
-        for done, case in enumerate(left):
+        for case in left:
+            begin = time.monotonic()
+            if budget is not None and begin - start + max(longest, least_seconds(case["timing"])) > budget:
+                break
             if told.isatty():
-                spent = time.monotonic() - start
-                more = f", {spent / done * (len(left) - done):.0f} s left" if done else ""
+                more = f", {(begin - start) / done * (len(left) - done):.0f} s left" if done else ""
                 print(f"\rtorch {done + 1}/{len(left)}{more}: {case['case'][:60]}\033[K", end="", file=told, flush=True)
             spend("prepare", device.prepare, case)
             check = spend("check", device.check, case)
+            done += 1
             if check["mismatches"]:
                 wrong += 1
                 print(f"torch_arm: {case['case']}: {check['mismatches']} of {check['elements']} elements wrong, not timed", file=told)
@@ -172,10 +178,13 @@ def run_cases(cases, device, output, told=sys.stderr):
             times = spend("timing", device.sustained if case["timing"]["regime"] == "sustained" else device.burst, case["timing"])
             file.write(json.dumps(make_row(case, times, check, circumstances)) + "\n")
             file.flush()
+            longest = max(longest, time.monotonic() - begin)
     if told.isatty():
         print("\r\033[K", end="", file=told)
-    print(f"torch_arm: {len(left) - wrong} rows appended to {path}, {len(cases) - len(left)} were there", file=told)
-    if left:
+    print(f"torch_arm: {done - wrong} rows appended to {path}, {len(cases) - len(left)} were there", file=told)
+    if done < len(left):
+        print(f"torch_arm: stopped by --budget before {left[done]['case']}; {len(left) - done} rows are left", file=told)
+    if done:
         parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in spent.items())
         print(f"torch_arm: {time.monotonic() - start:.1f} s: {parts}", file=told)
     return wrong
@@ -183,12 +192,31 @@ def run_cases(cases, device, output, told=sys.stderr):
 
 def run_processes(cases, args):
     """Each process of the design in a fresh Python; the exit code of the first that fails."""
+    start = time.monotonic()
     for process in sorted({case["process"] for case in cases}):
         lines = "".join(json.dumps(case) + "\n" for case in cases if case["process"] == process)
-        done = subprocess.run([sys.executable, __file__, "--output", args.output, "--device", args.device], input=lines, text=True)
+        words = [sys.executable, __file__, "--output", args.output, "--device", args.device]
+        if args.budget is not None:
+            words += ["--budget", f"{max(args.budget - (time.monotonic() - start), 0.001):.3f}"]
+        done = subprocess.run(words, input=lines, text=True)
         if done.returncode:
             return done.returncode
     return 0
+
+
+def seconds(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected seconds above 0, got {text}")
+    return value
+
+
+def least_seconds(timing):
+    """What a sustained case takes at least; of a burst nothing is known before it has run."""
+    return sum(timing[name] for name in ("pilot_s", "conditioning_s", "measured_s")) if timing["regime"] == "sustained" else 0
 
 
 def open_device(name):
@@ -204,6 +232,7 @@ def main(argv=None):
     parser.add_argument("cases", nargs="?", default="-", help="file of `moesaic experiment NAME --dry-run --json`; -: standard input")
     parser.add_argument("--output", required=True, help="file that rows are appended to")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cuda (default) or cpu")
+    parser.add_argument("--budget", type=seconds, metavar="SECONDS", help="stop before a case that would not end in time")
     args = parser.parse_args(argv)
     try:
         if args.cases == "-":
@@ -213,7 +242,7 @@ def main(argv=None):
                 cases = read_cases(file)
         if len({case["process"] for case in cases}) > 1:
             return run_processes(cases, args)
-        return CHECK_FAILED if run_cases(cases, open_device(args.device), args.output) else 0
+        return CHECK_FAILED if run_cases(cases, open_device(args.device), args.output, budget=args.budget) else 0
     except OSError as error:
         print(f"torch_arm: {error.filename}: expected a file that can be opened, got: {error.strerror}", file=sys.stderr)
         return BAD_INPUT

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -51,10 +52,10 @@ class TorchArmTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.path = Path(folder.name, "rows.jsonl")
 
-    def run_cases(self, cases, device=None):
-        told = io.StringIO()
+    def run_cases(self, cases, device=None, told=None, budget=None):
+        told = told or io.StringIO()
         with contextlib.redirect_stderr(told):
-            wrong = torch_arm.run_cases(cases, device or MadeUpDevice(), self.path, told)
+            wrong = torch_arm.run_cases(cases, device or MadeUpDevice(), self.path, told, budget)
         return wrong, told.getvalue()
 
     def rows(self):
@@ -81,6 +82,29 @@ class TorchArmTest(unittest.TestCase):
         self.assertRegex(told, r"2 rows appended .*, 0 were there\ntorch_arm: \d+\.\d s: prepare 0\.0 s, check 0\.0 s, timing 0\.0 s\n$")
         _, told = self.run_cases([case(0)])
         self.assertNotIn("prepare", told)
+
+    def test_a_terminal_sees_what_is_left(self):
+        terminal = io.StringIO()
+        terminal.isatty = lambda: True
+        _, told = self.run_cases([case(0), case(1)], told=terminal)
+        self.assertRegex(told, r"torch 2/2, 0 s left: rows=16")
+        self.assertEqual(len(self.rows()), 2)
+
+    def test_a_budget_stops_before_a_case_and_says_what_is_left(self):
+        class Slow(MadeUpDevice):
+            def burst(self, timing):
+                time.sleep(0.2)
+                return super().burst(timing)
+        _, told = self.run_cases([case(0), case(1), case(2), case(3)], Slow(), budget=0.5)
+        self.assertEqual([row["experiment"]["case"] for row in self.rows()], ["rows=8", "rows=16"])
+        self.assertIn("2 rows appended", told)
+        self.assertIn("stopped by --budget before rows=32; 2 rows are left", told)
+        _, told = self.run_cases([case(4, "sustained")], Slow(), budget=12)
+        self.assertIn("0 rows appended", told)  # 12.5 s of regions
+        for text in ("0", "-1", "soon", "nan", "inf"):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as refused:
+                torch_arm.main(["--output", str(self.path), "--budget", text])
+            self.assertIn(f"--budget: expected seconds above 0, got {text}", refused.getvalue())
 
     def test_sustained_rows_say_their_regions(self):
         self.run_cases([case(0, "sustained")])
