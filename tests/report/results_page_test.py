@@ -2,6 +2,7 @@
 """Measured rows on the page: every experiment's figure shows what made-up rows of known values say."""
 import csv
 import io
+import json
 import os
 import pathlib
 import re
@@ -11,7 +12,9 @@ import unittest
 import made_up_rows as made
 from page import BINARY, PageTest, lines
 
-RESULTS = sorted((pathlib.Path(__file__).resolve().parents[2] / "bench/results").glob("*.jsonl"))
+ALL_RESULTS = sorted((pathlib.Path(__file__).resolve().parents[2] / "bench/results").glob("*.jsonl"))
+EXPERIMENTS = [path for path in ALL_RESULTS if "experiment" in json.loads(path.open(encoding="utf-8").readline())]
+RESULTS = [path for path in ALL_RESULTS if path not in EXPERIMENTS]
 
 
 class Results(PageTest):
@@ -202,6 +205,16 @@ class Results(PageTest):
         self.assertEqual(page.locator("img").count(), 0)
         self.assertEqual(page.eval_on_selector_all("b", "all => all.filter((one) => one.textContent === 'GPU').length"), 0)
         self.assertIn("<b>GPU</b>", self.text(page, "#circumstances"))
+
+    def test_the_experiments_of_this_repository(self):
+        self.assertIn("fig2", self.drawn(self.page(*EXPERIMENTS)))
+
+    def test_a_close_up_of_equal_times(self):
+        page = self.page(self.write("a.jsonl", lines(made.sweep())))
+        axis = "document.getElementById('fig38-plot').layout.yaxis2"
+        self.assertGreater(page.evaluate(axis).get("range", [0, 1.5])[1], 1.4)
+        page.locator("#fig38 [aria-label='Right axis'] button[data-value='near']").click()
+        self.assertEqual(page.evaluate(axis)["range"], [0.6, 1.6])
 
     def test_the_recordings_of_this_repository(self):
         page = self.page(*RESULTS)
