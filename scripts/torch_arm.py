@@ -146,7 +146,7 @@ def run_cases(cases, device, output, told=sys.stderr, budget=None):
     Stops before a case that would not end within `budget` seconds, by the longest case before it."""
     path = Path(output)
     there = read_places(path, device.circumstances["device"]["name"], cases[0])
-    circumstances = {"git": git_state(), "command": " ".join(sys.argv), **device.circumstances}
+    circumstances = {"git": git_state(), "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]), **device.circumstances}
     left = [case for case in cases if case_place(case) not in there]
     torn = path.exists() and path.read_bytes()[-1:] not in (b"", b"\n")
     wrong, done, longest = 0, 0, 0.0
