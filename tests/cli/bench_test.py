@@ -126,6 +126,16 @@ class Implementations(CliTest):
         result = self.fine("bench", *self.FLAGS, "--strategy", "grouped", *named, "--compare", path, "--threshold", 100)
         self.assertEqual([line.split()[-1] for line in result.out.splitlines()[1:3]].count("-"), 1)
 
+    def test_a_base_of_named_ones_alone(self):
+        named = ("--implementation", "cpu/reference/grouped")
+        lines = self.fine("bench", *self.FLAGS, "--strategy", "grouped", *named, "--json", "-").out.splitlines()
+        row = json.loads(lines[1])
+        row["timing"]["median_s"] *= 1e-6
+        path = self.write("named.jsonl", json.dumps(row) + "\n")
+        result = self.cli("bench", *self.FLAGS, "--strategy", "host_loop", *named, "--compare", path)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("forward cpu/reference/grouped: ", result.err)
+
     def test_all_of_the_grouped_product(self):
         out = self.fine("bench", *self.FLAGS, "--strategy", "host_loop", "--implementation", "all", "--json", "-").out
         self.assertEqual([json.loads(line)["implementation"] for line in out.splitlines()],
@@ -152,9 +162,7 @@ class Sustained(CliTest):
         timing = row["timing"]
         self.assertEqual(timing["regime"], "sustained")
         self.assertEqual([round(timing[key], 9) for key in ("pilot_s", "conditioning_s", "measured_s")], [0.06, 0.16, 0.03])
-        self.assertGreaterEqual(timing["calls_per_sample"], 1)
         self.assertGreaterEqual(timing["samples"], 10)  # five units at least, to and fro
-        self.assertLessEqual(timing["p05_s"], timing["median_s"])
         self.assertEqual(row["check"]["mismatches"], 0)
 
     def test_bursts_are_no_base_for_it(self):
@@ -188,6 +196,12 @@ class Compare(CliTest):
         self.fine("bench", *self.FLAGS, "--compare", self.base(1e6), "--threshold", 0)
         # At most 100: a hundred and one times as slow, which no clock makes of the same machine.
         self.fine("bench", *self.FLAGS, "--compare", self.base(1), "--threshold", 100)
+
+    def test_a_regime_that_is_no_word_is_refused(self):
+        row = json.loads(self.fine("bench", *self.FLAGS, "--strategy", "grouped", "--json", "-").out)
+        row["timing"]["regime"] = 7
+        path = self.write("rows.jsonl", json.dumps(row) + "\n")
+        self.refused("bench", *self.FLAGS, "--compare", path, words=("rows.jsonl line 1", "timing.regime", "7"))
 
     def test_only_cases_that_the_base_has_count(self):
         base = self.base(1e-6, "grouped")

@@ -93,9 +93,9 @@ TEST(Design, OneProjectionSplitTwoWays) {
   const Design design = full("table44");
   ASSERT_EQ(design.cases.size(), 17U * 2 * 8);
   EXPECT_EQ(design.timing.regime, Regime::sustained);
-  EXPECT_EQ(design.timing.pilot_seconds, 3);
-  EXPECT_EQ(design.timing.conditioning_seconds, 8);
-  EXPECT_EQ(design.timing.measured_seconds, 1.5);
+  EXPECT_EQ(design.timing.regions.pilot_seconds, 3);
+  EXPECT_EQ(design.timing.regions.conditioning_seconds, 8);
+  EXPECT_EQ(design.timing.regions.measured_seconds, 1.5);
   std::map<std::int64_t, int> by_tokens;
   for (const Case& one : design.cases) {
     const std::int64_t tokens = number(one, "tokens"), partition = number(one, "partition");
@@ -305,7 +305,7 @@ TEST(Design, FewerTrialsThanTheClaimAreReduced) {
   EXPECT_EQ(one.protocol, Protocol::reduced);
   EXPECT_NE(one.why_reduced.find("1 of 8"), std::string::npos) << one.why_reduced;
   EXPECT_EQ(one.cases.size(), 34U);
-  EXPECT_EQ(one.timing.pilot_seconds, 3);  // the rest as the claim has it
+  EXPECT_EQ(one.timing.regions.pilot_seconds, 3);  // the rest as the claim has it
 }
 
 }  // namespace

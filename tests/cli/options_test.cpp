@@ -90,7 +90,7 @@ TEST(Options, BenchGoesThroughLists) {
   const Options defaults = parse({"bench", "--shape", "small-2"});
   EXPECT_EQ(defaults.verb, Verb::bench);
   EXPECT_EQ(defaults.input.inputs, std::vector<std::string>{"uniform"});
-  EXPECT_EQ(defaults.bench.samples, 20);
+  EXPECT_FALSE(defaults.bench.samples.has_value());
   EXPECT_FALSE(defaults.bench.threshold);
   EXPECT_EQ(defaults.bench.passes, std::vector<RunPass>{RunPass::forward});
   EXPECT_TRUE(defaults.bench.rows.empty());

@@ -43,7 +43,7 @@ class Exchange(PageTest):
         text = self.text(page, f"#{EP}")
         self.assertIn("Problem of every rank: 1,024 tokens × 4,096 bf16, 8 of 64 experts, capacity 1.25.", text)
         self.assertIn("zipf:1: 25.0 % of the routes were dropped", text)
-        self.assertEqual(self.corner(page, EP), ["Made-up GPU · 2 ranks, nvshmem · 0123456789ab · 2026-01-02 · regime unstated"])
+        self.assertEqual(self.corner(page, EP), ["Made-up GPU · 2 ranks, nvshmem · 0123456789ab · 2026-01-02 · short burst"])
         said = page.evaluate(f"document.getElementById('{EP}-plot').data[0].text[0]")
         self.assertEqual(said, "dispatch_put, uniform, thread blocks: 16<br>133 µs on the slowest rank of 121 µs, 133 µs<br>10 MB at 75 GB/s<br>made/up/rowwise")
 
@@ -123,6 +123,14 @@ class Exchange(PageTest):
         self.assertEqual({one["name"] for one in self.traces(page, EP)}, {"uniform · B", "zipf:1 · B"})
         page.locator(f"#{EP}-b").select_option("-1")
         self.assertIn("This file has no rows of this choice.", self.text(page, f"#{EP}"))
+
+    def test_seeds_are_apart(self):
+        rows = list(made.exchange(blocks=(0,), routings=("zipf:1",)))
+        unsaid = [dict(row, routing={key: value for key, value in row["routing"].items() if key != "seed"}) for row in rows]
+        other = [dict(row, routing=dict(row["routing"], seed=2)) for row in rows]
+        for first, common in ((unsaid, f"over {len(rows)} cases that both have"), (other, "A and B have no case in common")):
+            page = self.page(self.write("a.jsonl", lines(first)), self.write("b.jsonl", lines(rows)))
+            self.assertIn(common, self.text(page, f"#{EP}"))
 
     def test_numbers_of_ranks_and_transports_are_apart(self):
         rows = [*made.exchange(), *made.exchange(4, factor=2), *made.exchange(transport="simulated", factor=100), *made.exchange_arms(4)]

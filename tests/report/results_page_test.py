@@ -115,6 +115,14 @@ class Results(PageTest):
         self.assertTrue(shown[1][0].startswith("histogram 3:"))
         self.assertEqual(shown[1][1], sorted(next(r["load"]["counts"] for r in self.data(page)["results"]["files"][0]["rows"] if r["experiment"]["factors"].get("histogram") == 3), reverse=True))
 
+    def test_points_of_two_files_are_inspected(self):
+        page = self.page(self.write("a.jsonl", lines(made.fig40())), self.write("b.jsonl", lines(made.fig40())))
+        points = len(self.trace(page, "fig40", "histograms · A")["x"])
+        for index, letter in ((0, "A"), (points, "B")):
+            page.evaluate(f"document.getElementById('fig40-plot').emit('plotly_click', {{points: [{{customdata: {index}}}]}})")
+            names = page.evaluate("document.getElementById('fig40-inspector').data.map((bars) => bars.name)")
+            self.assertIn(f"histogram 0 · {letter}:", names[1])
+
     def test_rows_without_a_control_are_said(self):
         rows = [row for row in made.fig40() if not (row["experiment"]["factors"]["control"] and row["experiment"]["process"] == 1)]
         page = self.page(self.write("a.jsonl", lines(rows)))
@@ -186,6 +194,16 @@ class Results(PageTest):
         self.assertAlmostEqual(self.trace(page, "bench", "grouped")["y"][0], 700)
         page.locator("#bench-product").select_option(index=1)
         self.assertAlmostEqual(self.trace(page, "bench", "grouped")["y"][0], 700 / 1.2)
+
+    def test_named_implementations_are_arms_and_have_no_prediction(self):
+        rows = [row for row in made.bench() if row["problem"]["strategy"] == "grouped"]
+        named = [dict(row, problem=dict(row["problem"], implementation="made/up/tall"), timing=dict(row["timing"], median_s=row["timing"]["median_s"] / 2))
+                 for row in rows]
+        page = self.page(self.write("a.jsonl", lines(rows + named)))
+        self.all_near(self.trace(page, "bench", "grouped")["y"], 700)
+        self.all_near(self.trace(page, "bench", "made/up/tall")["y"], 1400)
+        predicted = [row.get("predicted") is not None for row in self.data(page)["results"]["files"][0]["rows"]]
+        self.assertEqual(predicted, [True] * len(rows) + [False] * len(named))
 
     def test_throttled_rows_are_ringed(self):
         rows = list(made.bench())

@@ -12,13 +12,10 @@
 #include <vector>
 
 #include "moesaic/device_telemetry.hpp"
+#include "regime.hpp"
 #include "run.hpp"
-#include "sustained.hpp"
 
 namespace moesaic::cli {
-
-/// Warm-ups before the samples; a CPU's caches and pages take fewer.
-inline constexpr std::int64_t kCpuWarmUps = 2;
 
 /// How a case was timed that was timed alone.
 struct SustainedRun {

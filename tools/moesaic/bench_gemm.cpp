@@ -7,9 +7,11 @@
 
 #include "bench.hpp"
 #include "gemm_operands.hpp"
+#include "interrupt.hpp"
 #include "machine.hpp"
 #include "moesaic/profile_range.hpp"
 #include "operands.hpp"
+#include "sustained.hpp"
 #include "turns.hpp"
 
 namespace moesaic::cli {
@@ -45,7 +47,7 @@ BenchCase describe(const routing::Record& record, const RunFlags& flags, const D
 /// Times the arms of one gate and fills in their results.
 void time_arms(std::span<Arm*> arms, const GroupedGemmArgs& args, const Site& site,
                std::int64_t samples, TimerGate gate) {
-  const std::int64_t warm_ups = site.on_host() ? kCpuWarmUps : kGpuWarmUps;
+  const std::int64_t warm_ups = warm_ups_on(site.on_host(), kGpuWarmUps);
   std::vector<std::function<void()>> calls;
   for (const Arm* arm : arms) {
     calls.emplace_back(
@@ -69,13 +71,14 @@ void time_sustained_arms(std::span<Arm*> arms, const GroupedGemmArgs& args, cons
   course.insert(course.end(), arms.rbegin(), arms.rend());
   std::map<const Arm*, std::vector<TelemetrySample>> looks;
   for (Arm* arm : course) {
+    if (Interrupt::came()) return;  // arms without times have no row
     BenchCase& result = arm->result;
     progress(result.run.strategy, 0);
     SustainedTimes times = time_sustained(
         site, [&] { arm->gemm->execute(args, arm->workspace.get(), site.stream()); }, regions,
-        result.sustained ? result.sustained->calls_per_sample : 0);
+        kGpuWarmUps, result.sustained ? result.sustained->calls_per_sample : 0);
     result.sustained = {regions, times.calls_per_sample};
-    result.warm_ups = site.on_host() ? std::min(regions.warm_ups, kCpuWarmUps) : regions.warm_ups;
+    result.warm_ups = times.warm_ups;
     result.gated = !site.on_host();
     result.samples_seconds.insert(result.samples_seconds.end(), times.samples_seconds.begin(),
                                   times.samples_seconds.end());

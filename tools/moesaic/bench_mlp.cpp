@@ -41,7 +41,7 @@ BenchCase describe(const routing::Record& record, const RunFlags& flags, const D
 /// Times the arms of one gate, forward and backward apart, and fills in their results.
 void time_arms(std::span<MlpArm*> arms, const MlpTensors& tensors, const Site& site,
                std::int64_t samples, TimerGate gate) {
-  const std::int64_t warm_ups = site.on_host() ? kCpuWarmUps : kGpuWarmUps;
+  const std::int64_t warm_ups = warm_ups_on(site.on_host(), kGpuWarmUps);
   std::deque<MlpStep> steps;
   std::vector<std::function<void()>> calls;
   for (const MlpArm* arm : arms) {

@@ -19,7 +19,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kSchema = "moesaic.bench/1";
-constexpr const char* kShortBurst = "short_burst";
 
 Json cpu_json() {
   const CpuInfo cpu = cpu_info();
@@ -121,14 +120,16 @@ Json routing_json(const BenchCase& one) {
           {"offs", end_offsets(one.counts)}};
 }
 
-const char* regime_word(const BenchCase& one) { return one.sustained ? "sustained" : kShortBurst; }
+Regime regime_of(const BenchCase& one) {
+  return one.sustained ? Regime::sustained : Regime::short_burst;
+}
 
 Json timing_json(const BenchCase& one) {
   const std::vector<double>& samples = one.samples_seconds;
-  Json json = {{"regime", regime_word(one)},    {"gated", one.gated},
-               {"warm_ups", one.warm_ups},      {"samples", samples.size()},
-               {"median_s", one.run.seconds},   {"p05_s", one.run.p05_seconds},
-               {"p95_s", one.run.p95_seconds},  {"min_s", quantile(samples, 0)},
+  Json json = {{"regime", name(regime_of(one))}, {"gated", one.gated},
+               {"warm_ups", one.warm_ups},       {"samples", samples.size()},
+               {"median_s", one.run.seconds},    {"p05_s", one.run.p05_seconds},
+               {"p95_s", one.run.p95_seconds},   {"min_s", quantile(samples, 0)},
                {"unsteady", one.run.unsteady()}};
   if (one.sustained) {
     json["pilot_s"] = one.sustained->regions.pilot_seconds;
@@ -157,8 +158,8 @@ Json derived_json(const BenchCase& one, const DeviceInfo& device) {
 
 /// What rows of one case have in common, whatever was added to the schema beside it.
 std::string key_of(const Json& device_name, const Json& problem, const Json& offs,
-                   const std::string& regime) {
-  return device_name.dump() + problem.dump() + offs.dump() + regime;
+                   std::string_view regime) {
+  return (device_name.dump() + problem.dump() + offs.dump()).append(regime);
 }
 
 }  // namespace
@@ -249,9 +250,11 @@ BenchBase::BenchBase(const std::string& path) {
         !timing["median_s"].is_number() || timing["median_s"].get<double>() <= 0) {
       refuse(place, "a row with timing.median_s above 0", line.substr(0, 40));
     }
+    const Json regime = timing.value("regime", Json(name(Regime::short_burst)));
+    if (!regime.is_string()) refuse(place, "a row whose timing.regime is a word", regime.dump());
     const Json offs = routing.is_object() ? routing.value("offs", Json()) : Json();
     rows_.push_back({key_of(device.value("name", Json()), row.value("problem", Json()), offs,
-                            timing.value("regime", kShortBurst)),
+                            regime.get<std::string>()),
                      timing["median_s"].get<double>()});
   }
   if (rows_.empty()) refuse("--compare", "at least one row", path + ", which has none");
@@ -259,7 +262,7 @@ BenchBase::BenchBase(const std::string& path) {
 
 std::optional<double> BenchBase::seconds(const BenchCase& one, const DeviceInfo& device) const {
   const std::string key =
-      key_of(device.name, problem_json(one), end_offsets(one.counts), regime_word(one));
+      key_of(device.name, problem_json(one), end_offsets(one.counts), name(regime_of(one)));
   for (auto row = rows_.rbegin(); row != rows_.rend(); ++row) {
     if (row->key == key) return row->seconds;
   }

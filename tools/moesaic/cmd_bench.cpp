@@ -73,16 +73,6 @@ std::vector<Comparison> comparisons(const Options& options, InputReport& report)
   return all;
 }
 
-/// The proportions of the experiments' regions: of 8 s of conditioning, 3 s and 1.5 s.
-SustainedRegions sustained_regions(double conditioning_seconds) {
-  static constexpr double kPilotShare = 3.0 / 8, kMeasuredShare = 1.5 / 8, kUnitSeconds = 0.1;
-  return {.warm_ups = kGpuWarmUps,
-          .pilot_seconds = kPilotShare * conditioning_seconds,
-          .conditioning_seconds = conditioning_seconds,
-          .measured_seconds = kMeasuredShare * conditioning_seconds,
-          .unit_seconds = std::min(kUnitSeconds, kMeasuredShare * conditioning_seconds)};
-}
-
 BenchTiming timing_of(const BenchFlags& flags) {
   BenchTiming timing;
   timing.samples = flags.samples.value_or(timing.samples);
@@ -90,17 +80,30 @@ BenchTiming timing_of(const BenchFlags& flags) {
   return timing;
 }
 
+/// What of a case a row of an earlier run is found by.
+BenchCase base_case(const Comparison& comparison, const Options& options, const DeviceInfo& device,
+                    Strategy strategy) {
+  BenchCase one;
+  one.run = describe_case(comparison.record, comparison.flags, device, strategy);
+  one.problem = gemm_problem(comparison.flags, one.run.experts, one.run.rows);
+  one.problem.strategy = strategy;
+  one.counts = comparison.record.counts;
+  if (options.bench.sustained_seconds) one.sustained.emplace();
+  return one;
+}
+
 /// Refuses a base that has none of the cases, before anything is timed.
 void require_match(const BenchBase& base, const std::vector<Comparison>& all,
                    const Options& options, const DeviceInfo& device) {
   for (const Comparison& comparison : all) {
+    for (const std::string& name : options.run.implementations) {
+      BenchCase one = base_case(comparison, options, device, strategy_of(name));
+      one.run.implementation = name;
+      one.run.named = true;
+      if (base.seconds(one, device)) return;
+    }
     for (const Strategy strategy : options.run.strategies) {
-      BenchCase one;
-      one.run = describe_case(comparison.record, comparison.flags, device, strategy);
-      one.problem = gemm_problem(comparison.flags, one.run.experts, one.run.rows);
-      one.problem.strategy = strategy;
-      one.counts = comparison.record.counts;
-      if (options.bench.sustained_seconds) one.sustained.emplace();
+      BenchCase one = base_case(comparison, options, device, strategy);
       for (const Activations mode : {Activations::save, Activations::recompute}) {
         one.run.activations = mode;
         if (base.seconds(one, device)) return;
@@ -165,9 +168,10 @@ bool report_failures(const BenchResults& results, const BenchFlags& flags) {
     std::fprintf(stderr, "moesaic bench: %s, %lld rows, %s %s: %s, %.3f times the %s in %s\n",
                  one.run.source.c_str(), static_cast<long long>(one.run.rows),
                  std::string(name(one.run.pass)).c_str(),
-                 std::string(name(one.problem.strategy)).c_str(), duration(one.run.seconds).c_str(),
-                 one.ratio_to_base(), duration(one.base_seconds).c_str(),
-                 flags.compare_path.c_str());
+                 one.run.named ? one.run.implementation.c_str()
+                               : std::string(name(one.problem.strategy)).c_str(),
+                 duration(one.run.seconds).c_str(), one.ratio_to_base(),
+                 duration(one.base_seconds).c_str(), flags.compare_path.c_str());
   }
   return fast && results.wrong.empty();
 }

@@ -20,10 +20,10 @@ struct PlannedGemm {
   bool named = false;  ///< By --implementation.
 };
 
-/// Plans every strategy of `flags` first, then every implementation that they name, so that one
-/// that was asked for by name and cannot run is refused before any work, and so that the largest
-/// workspace is known. Of several passes a named implementation may compute one alone: what it does
-/// not take is skipped.
+/// Plans every strategy of `flags` first, then every implementation that they name, so that a
+/// strategy that was asked for by name and cannot run is refused before any work, and so that the
+/// largest workspace is known. Of several passes a named implementation may compute one alone: what
+/// it does not take is skipped.
 std::vector<PlannedGemm> plan_strategies(const routing::Record& record, const RunFlags& flags,
                                          const DeviceInfo& device, GroupedGemmProblem problem,
                                          RunResults& results);

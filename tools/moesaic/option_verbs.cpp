@@ -150,7 +150,7 @@ void declare_bench(CLI::App& app, Options& options) {
       });
   declare_execution(app, options.run);
   add(app, "--implementation", "NAME,...",
-      "Time these too, as info names them, beside what the plan chooses; all: every one",
+      "Time these too, as info names them, beside what the plan chooses; all: every grouped one",
       [&options](const std::string& text) {
         options.run.implementations = parse_list<std::string>(
             "--implementation", text, [](std::string_view word) { return std::string(word); });

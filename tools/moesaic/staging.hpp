@@ -13,6 +13,7 @@
 #include "moesaic/check.hpp"
 #include "moesaic/device_memory.hpp"
 #include "moesaic/grouped_gemm.hpp"
+#include "regime.hpp"
 
 namespace moesaic::cli {
 
@@ -122,8 +123,8 @@ struct GemmTensors {
   GroupedGemmArgs staged_;
 };
 
-/// Warm-ups and samples on a GPU: a short burst, all of it behind one gate.
-inline constexpr std::int64_t kGpuWarmUps = 10, kGpuSamples = 20;
+/// After kGpuWarmUps: a short burst, all of it behind one gate.
+inline constexpr std::int64_t kGpuSamples = 20;
 
 /// True for a strategy whose execute waits for the device, so that no gate may hold it.
 bool waits_for_device(Strategy strategy) noexcept;

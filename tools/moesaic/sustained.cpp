@@ -6,7 +6,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "bench.hpp"
 #include "moesaic/device_timer.hpp"
 #include "stats.hpp"
 
@@ -37,15 +36,16 @@ std::vector<TelemetrySample> last_looks(const std::vector<TelemetrySample>& look
 }  // namespace
 
 SustainedTimes time_sustained(const Site& site, const std::function<void()>& call,
-                              const SustainedRegions& regions, std::int64_t calls_per_sample) {
+                              const SustainedRegions& regions, std::int64_t warm_ups,
+                              std::int64_t calls_per_sample) {
   static constexpr double kMostCalls = 20000;     // launches of one graph
   static constexpr std::int64_t kLeastUnits = 5;  // samples, however long one is
   const DeviceTimer timer(site.stream());
-  const std::int64_t warm_ups =
-      site.on_host() ? std::min(regions.warm_ups, kCpuWarmUps) : regions.warm_ups;
-  const std::vector<std::function<void()>> first(static_cast<std::size_t>(warm_ups) + 1, call);
-  const double call_seconds = mean_of_second_half(timer.time(first));
   SustainedTimes times;
+  times.warm_ups = warm_ups_on(site.on_host(), warm_ups);
+  const std::vector<std::function<void()>> first(static_cast<std::size_t>(times.warm_ups) + 1,
+                                                 call);
+  const double call_seconds = mean_of_second_half(timer.time(first));
   times.calls_per_sample =
       calls_per_sample > 0
           ? calls_per_sample

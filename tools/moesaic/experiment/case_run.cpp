@@ -55,7 +55,7 @@ TimedArm finished(ArmCall&& call, const Timing& timing, const Site& site) {
   timed.arm = call.arm;
   timed.regular = call.regular;
   timed.result = std::move(call.result);
-  timed.result.warm_ups = site.on_host() ? std::min(timing.warm_ups, kCpuWarmUps) : timing.warm_ups;
+  timed.result.warm_ups = warm_ups_on(site.on_host(), timing.warm_ups);
   timed.result.gated = !site.on_host() && !call.waits;
   return timed;
 }
@@ -66,8 +66,7 @@ void time_bursts(std::vector<ArmCall*>& calls, const Timing& timing, const Cours
   std::vector<std::function<void()>> work;
   work.reserve(calls.size());
   for (const ArmCall* call : calls) work.push_back(call->execute);
-  const std::int64_t warm_ups =
-      site.on_host() ? std::min(timing.warm_ups, kCpuWarmUps) : timing.warm_ups;
+  const std::int64_t warm_ups = warm_ups_on(site.on_host(), timing.warm_ups);
   TurnTimes times = time_in_turns(site, work, {warm_ups, timing.samples}, gate);
   at.account.charge(&Spent::timing);
   for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -83,17 +82,15 @@ void time_bursts(std::vector<ArmCall*>& calls, const Timing& timing, const Cours
 void time_one_by_one(std::vector<ArmCall>& calls, const Timing& timing, const CourseSite& at,
                      const CaseHooks& hooks) {
   const Site& site = at.bench.site();
-  const SustainedRegions regions{timing.warm_ups, timing.pilot_seconds, timing.conditioning_seconds,
-                                 timing.measured_seconds, timing.unit_seconds};
   for (ArmCall& call : calls) {
     if (hooks.stop()) return;
     hooks.begins(call.arm);
-    SustainedTimes times = time_sustained(site, call.execute, regions);
+    SustainedTimes times = time_sustained(site, call.execute, timing.regions, timing.warm_ups);
     at.account.charge(&Spent::timing);
     TimedArm timed = finished(std::move(call), timing, site);
     timed.result.samples_seconds = std::move(times.samples_seconds);
     timed.result.clocks = summarize(times.looks, times.why_no_looks);
-    timed.result.sustained = {regions, times.calls_per_sample};
+    timed.result.sustained = {timing.regions, times.calls_per_sample};
     timed.looks = std::move(times.looks);
     set_times(timed.result.run, timed.result.samples_seconds, times.load);
     hooks.finished(timed);

@@ -46,9 +46,6 @@ std::string_view name(Arm arm) noexcept { return kArms[static_cast<std::size_t>(
 std::string_view name(Protocol protocol) noexcept {
   return protocol == Protocol::full ? "full" : "reduced";
 }
-std::string_view name(Regime regime) noexcept {
-  return regime == Regime::short_burst ? "short_burst" : "sustained";
-}
 
 Arm parse_arm(std::string_view text) {
   const auto found = std::find(kArms.begin(), kArms.end(), text);

@@ -15,18 +15,16 @@
 #include "moesaic/grouped_gemm.hpp"
 #include "moesaic/planner.hpp"
 #include "moesaic/routing.hpp"
+#include "regime.hpp"
 
 namespace moesaic::cli::experiment {
 
 enum class Arm : std::uint8_t { grouped, padded_bmm, host_loop, dense, torch };
 /// `full` is what the claim's own protocol says; anything smaller, shorter or rarer is `reduced`.
 enum class Protocol : std::uint8_t { full, reduced };
-/// A short burst behind one gate, or seconds of work at the device's power limit.
-enum class Regime : std::uint8_t { short_burst, sustained };
 
 std::string_view name(Arm arm) noexcept;
 std::string_view name(Protocol protocol) noexcept;
-std::string_view name(Regime regime) noexcept;
 /// @throws Error{invalid_argument} naming --arms or --protocol, what was expected and what came.
 Arm parse_arm(std::string_view text);
 Protocol parse_protocol(std::string_view text);
@@ -44,9 +42,9 @@ std::string factor_text(const Factors& factors, std::string_view name);
 /// How long a case is worked on.
 struct Timing {
   Regime regime = Regime::short_burst;
-  std::int64_t warm_ups = 10, samples = 20;  ///< short_burst: executes of every arm.
-  /// sustained: seconds of each region, and of one unit of work without a gap.
-  double pilot_seconds = 0, conditioning_seconds = 0, measured_seconds = 0, unit_seconds = 0;
+  std::int64_t warm_ups = kGpuWarmUps;
+  std::int64_t samples = 20;  ///< short_burst: executes of every arm.
+  SustainedRegions regions{};
 };
 
 /// What the dense arm multiplies: all rows by the first expert's weights, or the rows of one expert

@@ -32,16 +32,13 @@ Design sweep(const Outline& outline, const DesignOptions& options, std::int64_t 
   return std::move(design);
 }
 
-/// Pilot 3 s, conditioning 8 s, measurement 1.5 s in units of 0.1 s; hundredths of it when reduced.
+/// As the report has it; hundredths of its seconds when reduced.
 Timing sustained(Protocol protocol) {
-  const double scale = protocol == Protocol::full ? 1 : 0.01;
+  const double conditioning_seconds = protocol == Protocol::full ? 8 : 0.08;
   return {.regime = Regime::sustained,
           .warm_ups = protocol == Protocol::full ? 10 : 2,
           .samples = 0,
-          .pilot_seconds = 3 * scale,
-          .conditioning_seconds = 8 * scale,
-          .measured_seconds = 1.5 * scale,
-          .unit_seconds = 0.1 * scale};
+          .regions = sustained_regions(conditioning_seconds)};
 }
 
 }  // namespace

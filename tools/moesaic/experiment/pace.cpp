@@ -103,12 +103,11 @@ double check_seconds(const Case& one, Arm arm, const Pace& pace) {
 double timing_seconds(const Case& one, Arm arm, const Timing& timing, const Pace& pace) {
   const double call = call_seconds(one, arm, pace);
   if (timing.regime == Regime::sustained) {
-    const double regions =
-        timing.pilot_seconds + timing.conditioning_seconds + timing.measured_seconds;
+    const double regions = timing.regions.pilot_seconds + timing.regions.conditioning_seconds +
+                           timing.regions.measured_seconds;
     return kUnitMargin * regions + static_cast<double>(timing.warm_ups + 1) * call;
   }
-  const std::int64_t warm_ups =
-      pace.host ? std::min(timing.warm_ups, kCpuWarmUps) : timing.warm_ups;
+  const std::int64_t warm_ups = warm_ups_on(pace.host, timing.warm_ups);
   return static_cast<double>(warm_ups + timing.samples) * call + (pace.host ? 0 : kBurstSeconds);
 }
 

@@ -27,8 +27,8 @@ std::string timing_words(const Timing& timing) {
     return format(
         "sustained: pilot %g s, conditioning %g s and measurement %g s of every arm, in units of "
         "%g s without a gap",
-        timing.pilot_seconds, timing.conditioning_seconds, timing.measured_seconds,
-        timing.unit_seconds);
+        timing.regions.pilot_seconds, timing.regions.conditioning_seconds,
+        timing.regions.measured_seconds, timing.regions.unit_seconds);
   }
   return format(
       "short_burst: %lld warm-ups and %lld samples of every arm, in turns, behind one gate on a "
@@ -232,10 +232,10 @@ std::string plan_json(const Design& design, const CaseFilter& filter, const Pace
                             {{"regime", name(timing.regime)},
                              {"warm_ups", timing.warm_ups},
                              {"samples", timing.samples},
-                             {"pilot_s", timing.pilot_seconds},
-                             {"conditioning_s", timing.conditioning_seconds},
-                             {"measured_s", timing.measured_seconds},
-                             {"unit_s", timing.unit_seconds}}},
+                             {"pilot_s", timing.regions.pilot_seconds},
+                             {"conditioning_s", timing.regions.conditioning_seconds},
+                             {"measured_s", timing.regions.measured_seconds},
+                             {"unit_s", timing.regions.unit_seconds}}},
                            {"expected_s", expected[static_cast<std::int64_t>(i)]}}) +
             "\n";
   }

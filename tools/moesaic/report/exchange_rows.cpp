@@ -61,8 +61,10 @@ std::string exchange_case(const Json& row) {
   // Rows from before there was a choice do not say it: direct.
   const bool fan_out = text(row, "problem.dispatch") == "fan_out";
   std::string key = problem.dump(-1, ' ', false, kReplace) + (fan_out ? "|fan_out" : "|direct");
-  for (const char* path :
-       {"routing.name", "routing.seed", "operation", "nblocks", "comparison", "arm"}) {
+  // Nor a seed: 1.
+  const double seed = number(row, "routing.seed");
+  key += "|" + std::to_string(static_cast<std::int64_t>(seed > 0 ? seed : 1));
+  for (const char* path : {"routing.name", "operation", "nblocks", "comparison", "arm"}) {
     const Json* value = field(row, path);
     key += "|" + (value == nullptr ? "" : value->dump(-1, ' ', false, kReplace));
   }

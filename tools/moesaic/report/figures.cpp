@@ -59,9 +59,16 @@ std::string dump(const Json& row, const char* path) {
   return value == nullptr ? "" : value->dump(-1, ' ', false, kReplace);
 }
 
-/// Recordings say it by the names of their cases alone.
-std::string compare_regime(const Json& row) {
-  return text(row, "case").starts_with("sustained ") ? "sustained" : "short_burst";
+/// Some rows do not say it: recordings have it in the names of their cases, and the exchange
+/// between ranks has bursts alone.
+std::string regime_of(const Json& row, const std::string& kind) {
+  std::string stated = text(row, "timing.regime");
+  if (!stated.empty()) return stated;
+  const bool sustained = text(row, "case").starts_with("sustained ");
+  if (kind == "compare" || field(row, "device.ranks") != nullptr) {
+    return std::string(name(sustained ? Regime::sustained : Regime::short_burst));
+  }
+  return field(row, "timing") == nullptr ? "" : "unstated";
 }
 
 /// Rows with equal keys measured the same thing; the later one counts.
@@ -83,9 +90,7 @@ class Sorter {
     const std::string kind = kind_of(row);
     FigureKey figure;
     figure.protocol = text(row, "experiment.protocol");
-    figure.regime = text(row, "timing.regime");
-    if (kind == "compare") figure.regime = compare_regime(row);
-    if (figure.regime.empty() && field(row, "timing") != nullptr) figure.regime = "unstated";
+    figure.regime = regime_of(row, kind);
     if (is_exchange(row)) {
       figure.ranks = static_cast<std::int64_t>(number(row, "device.ranks"));
       figure.transport = text(row, "device.transport");

@@ -38,9 +38,11 @@ const planner::DeviceModel* model_of(const Json& row, const std::string& preset)
   return found;
 }
 
-std::string strategy_of_row(const Json& row) {
+/// An implementation that was named has tiles of its own, which the planner knows nothing of.
+bool is_planned_grouped(const Json& row) {
   const std::string arm = text(row, "experiment.arm");
-  return arm.empty() ? text(row, "problem.strategy") : arm;
+  return (arm.empty() ? text(row, "problem.strategy") : arm) == "grouped" &&
+         field(row, "problem.implementation") == nullptr;
 }
 
 }  // namespace
@@ -59,7 +61,7 @@ void add_load(Json& row) {
 void add_prediction(Json& row, const std::string& preset) {
   const std::string pass = text(row, "problem.pass");
   const double n = number(row, "problem.n"), k = number(row, "problem.k");
-  if (strategy_of_row(row) != "grouped" || (pass != "forward" && pass != "dgrad")) return;
+  if (!is_planned_grouped(row) || (pass != "forward" && pass != "dgrad")) return;
   if (text(row, "problem.dtype") != "bf16" || !(n >= 1) || !(k >= 1)) return;
   const planner::DeviceModel* model = model_of(row, preset);
   const std::vector<std::int64_t> counts = counts_of(row);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "regime.hpp"
 #include "report/data.hpp"
 #include "report/exchange_rows.hpp"
 #include "report/field.hpp"
@@ -27,7 +28,8 @@ void check_experiment(const RowCheck& check) {
 }
 
 void check_bench(const Json& row, const RowCheck& check) {
-  static constexpr std::array kRegimes = {"short_burst", "sustained"};
+  static constexpr std::array kRegimes = {name(Regime::short_burst).data(),
+                                          name(Regime::sustained).data()};
   check.text("device.name");
   check.text("git.sha");
   check.positive("timing.median_s");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one lane issues for one stage of a tile: one bulk tensor copy per operand (two for few
-// rows), or one per panel where a box of panels would reach past the operand.
+// What one lane issues for one stage of a tile: one bulk tensor copy per operand (two for few rows
+// and for lines of up and gate, one per 64 rows of a tall tile that lacks some), or one per panel
+// where a box of panels would reach past the operand.
 #pragma once
 
 #include <cstdint>

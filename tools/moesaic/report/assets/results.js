@@ -26,6 +26,8 @@ moesaic.kinds = {};
   moesaic.dispatchOf = (row) =>
       (row.comparison && at(row, 'device.ranks') ? at(row, 'problem.dispatch') || 'direct' :
                                                    undefined);
+  /// Of rows between ranks, whose routing has no offsets; rows from before they said it are of 1.
+  moesaic.seedOf = (row) => (at(row, 'device.ranks') ? at(row, 'routing.seed') || 1 : undefined);
   /// What is the same for both rows of a comparison of A and B.
   moesaic.caseOf = (row) => {
     if (row.case) return row.case;
@@ -33,7 +35,8 @@ moesaic.kinds = {};
     return JSON.stringify([
       at(row, 'experiment.case'), moesaic.armOf(row), row.comparison, problem,
       moesaic.dispatchOf(row), row.operation, row.nblocks, at(row, 'routing.name'),
-      at(row, 'routing.layer'), at(row, 'routing.step'), at(row, 'routing.offs'), row.device_preset
+      moesaic.seedOf(row), at(row, 'routing.layer'), at(row, 'routing.step'),
+      at(row, 'routing.offs'), row.device_preset
     ]);
   };
 
@@ -239,7 +242,8 @@ moesaic.kinds = {};
   /// Which of the chosen files have nothing of what the controls say; where none has, which others
   /// do.
   function absent(kind, chosen, sets, view, spec) {
-    const has = (set) => kind.draw([{...set, place: 0}], view, spec).traces.length > 0;
+    // A copy of spec: a figure keeps what it has drawn there.
+    const has = (set) => kind.draw([{...set, place: 0}], view, {...spec}).traces.length > 0;
     const letter = (set) => (chosen.length > 1 ? 'AB'[set.place] : 'This file');
     const without = chosen.filter((set) => !has(set));
     const notes = without.map((set) => `${letter(set)} has no rows of this choice.`);
