@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """For maintainers: writes the tables of docs/guide/performance.md and README.md from a recording beside PyTorch.
 
-Recordings are made by scripts/compare_torch.py and lie in bench/results/ (schema moesaic.compare/1). Rows of `moesaic bench` (moesaic.bench/1) are another
-schema: they are read as they are, see docs/guide/cli.md.
+Recordings are made by scripts/compare_torch.py and lie in bench/results/ (schema moesaic.compare/1). Rows of
+`moesaic bench` (moesaic.bench/1) are another schema: they are read as they are, see docs/guide/cli.md.
 
     scripts/performance_tables.py bench/results/FILE.jsonl   # rewrites both pages between their markers, in place
     scripts/performance_tables.py --check    # exit 1 if a page is not what the rows that performance.md names say
@@ -182,11 +182,15 @@ def readme_table(rows):
 
 def between_markers(path):
     """Text before, between and after the markers of a page."""
-    text = path.read_text(encoding="utf-8")
+    expected = f"{path}: expected a page with the markers «{BEGIN}» and «{END}», got"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{expected} {getattr(error, 'strerror', None) or error}")
     before, found, rest = text.partition(BEGIN)
     inside, found_end, after = rest.partition(END)
     if not (found and found_end):
-        fail(f"{path}: expected the markers «{BEGIN}» and «{END}»")
+        fail(f"{expected} one without {END if found else BEGIN}")
     return before, inside, after
 
 

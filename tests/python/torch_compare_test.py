@@ -60,8 +60,9 @@ class Compare(unittest.TestCase):
         for name in ("scripts", "docs/guide", "bench/results"):
             (self.folder / name).mkdir(parents=True)
         shutil.copy(ROOT / "scripts/performance_tables.py", self.folder / "scripts")
-        page = self.folder / "docs/guide/performance.md"
-        page.write_text("<!-- tables: begin -->\n<!-- tables: end -->\n", encoding="utf-8")
+        page, readme = self.folder / "docs/guide/performance.md", self.folder / "README.md"
+        for one in (page, readme):
+            one.write_text("<!-- tables: begin -->\n<!-- tables: end -->\n", encoding="utf-8")
         self.path = self.folder / "bench/results/tiny.jsonl"
         code, out, told = self.main("--routing", "made", real=REAL)
         self.assertEqual((code, told), (0, ""))
@@ -85,6 +86,9 @@ class Compare(unittest.TestCase):
         self.assertEqual(subprocess.run([*command, "--check"], capture_output=True).returncode, 0)
         for line in ("| made layer 1 |", "| tiny |", "| zipf |", "| 4x64x32x48 |"):
             self.assertIn(line, page.read_text(encoding="utf-8"))
+        text = readme.read_text(encoding="utf-8")  # of the widths of FULL alone, which tiny cases do not have
+        self.assertIn(f"One {rows[0]['device']['name']}, ", text)
+        self.assertIn("| rows | µs | TFLOP/s |", text)
 
     def wrong(self, where, name, *words, arm, real=(), scale=1.5):
         """Results of a function are too large by a half: no row, exit code 1, the arm named."""

@@ -157,19 +157,22 @@ class CompareTorch(unittest.TestCase):
         for name in ("scripts", "docs/guide", "bench/results"):
             (self.folder / name).mkdir(parents=True)
         shutil.copy(ROOT / "scripts/performance_tables.py", self.folder / "scripts")
-        page = self.folder / "docs/guide/performance.md"
-        shutil.copy(ROOT / "docs/guide/performance.md", page)
-        before = page.read_text(encoding="utf-8")
+        page, readme = self.folder / "docs/guide/performance.md", self.folder / "README.md"
+        for one in (page, readme):
+            shutil.copy(ROOT / one.relative_to(self.folder), one)
+        before = [one.read_text(encoding="utf-8") for one in (page, readme)]
         self.path = self.folder / "bench/results/rows.jsonl"
         self.record_all()
         command = [sys.executable, str(self.folder / "scripts/performance_tables.py")]
         made = subprocess.run([*command, str(self.path)], capture_output=True, text=True)
         self.assertEqual((made.returncode, made.stderr), (0, ""))
         self.assertEqual(subprocess.run([*command, "--check"], capture_output=True).returncode, 0)
-        after = page.read_text(encoding="utf-8")
-        first_cells = [[line.split("|")[1] for line in text.splitlines() if line.startswith("|")] for text in (before, after)]
+        after = [one.read_text(encoding="utf-8") for one in (page, readme)]
+        first_cells = [[line.split("|")[1] for text in texts for line in text.splitlines() if line.startswith("|")]
+                       for texts in (before, after)]
         self.assertEqual(first_cells[1], first_cells[0])
-        self.assertIn("| balanced | 0.95 | 1.50 |", after)
+        self.assertIn("| balanced | 0.95 | 1.50 |", after[0])
+        self.assertIn("| 64 | 200 | 10.7 | 1.50 | 2.00 |", after[1])
 
     # Running.
 

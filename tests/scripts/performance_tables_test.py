@@ -71,6 +71,13 @@ class PerformanceTablesTest(unittest.TestCase):
         self.refused(self.rows('{"schema": "moesaic.bench/1"}\n'), words=("moesaic.compare/1", "moesaic bench", "docs/guide/cli.md"))
         self.refused(self.rows("[1]\n"), words=("line 1", "moesaic.compare/1"))
 
+    def test_a_page_without_markers(self):
+        rows = self.rows(json.dumps(ROW) + "\n")
+        self.readme.write_text("Top\n<!-- tables: begin -->\n", encoding="utf-8")
+        self.refused(rows, words=("README.md: expected a page with the markers", "got one without <!-- tables: end -->"))
+        self.readme.unlink()
+        self.refused(rows, words=("README.md: expected a page with the markers", "got No such file"))
+
     def test_a_file_outside_the_checkout(self):
         self.refused(self.rows(json.dumps(ROW), "../rows.jsonl"), words=("checkout", "bench/results/"))
 
