@@ -8,6 +8,7 @@ import torch
 import moesaic.torch as mt
 from compare_arms import KINDS, REFERENCE
 from compare_cases import METHOD
+from torch_device import clocks_of
 
 
 class Bench:
@@ -33,7 +34,8 @@ class Bench:
         return self.operands.check(arm)
 
     def time(self, case):
-        """{"gated", "clocks", "arms": {arm: {"samples_s"}}}; of sustained work clocks and calls in a sample are an arm's own."""
+        """{"gated", "clocks", "arms": {arm: {"samples_s"}}}; of sustained work an arm also has calls in a sample, and the
+        clocks of each of its passes."""
         times = self.sustained(case) if case.regions else self.burst(case)
         return {"gated": self.device.cuda, **times}
 
@@ -43,7 +45,7 @@ class Bench:
         rounds = [order.sample(case.arms, len(case.arms)) for _ in range(warm_ups + case.samples)]
         looks = self.device.looks()
         seconds = iter(self.device.timed([calls[arm] for arms in rounds for arm in arms]))
-        clocks, _ = looks.stop()
+        clocks = clocks_of(looks.stop())
         samples = {arm: [] for arm in case.arms}
         for number, arms in enumerate(rounds):
             for arm in arms:
@@ -54,7 +56,7 @@ class Bench:
 
     def sustained(self, case):
         """Each arm alone, to and fro, so that a drift of the device meets all of them alike."""
-        units, times = {}, {}
+        units, times, all_looks = {}, {}, []
         for arm in case.arms:
             call = self.operands.arms[arm]
             once = self.device.timed([call] * (case.warm_ups + 1))[-1]
@@ -62,7 +64,8 @@ class Bench:
             units[arm] = self.device.unit(call, calls), calls * once
             times[arm] = {"samples_s": [], "calls_per_sample": calls, "clocks": []}
         for arm in (*case.arms, *reversed(case.arms)):
-            seconds, clocks, _ = self.device.regions(*units[arm], case.regions)
+            seconds, looks = self.device.regions(*units[arm], case.regions)
             times[arm]["samples_s"] += [second / times[arm]["calls_per_sample"] for second in seconds]
-            times[arm]["clocks"].append(clocks)
-        return {"clocks": None, "arms": times}
+            times[arm]["clocks"].append(clocks_of(looks))
+            all_looks += looks
+        return {"clocks": clocks_of(all_looks), "arms": times}

@@ -50,34 +50,45 @@ class Looks:
             self.stopping.wait(LOOK_SECONDS)
 
     def stop(self, last_seconds=None):
-        """The members "clocks" and "telemetry", of the last seconds alone where they are given."""
+        """What was seen, of the last seconds alone where they are given."""
         self.stopping.set()
         if self.thread:
             self.thread.join()
-        samples = self.samples
-        if last_seconds is not None and samples:
-            samples = [sample for sample in samples if sample[0] >= samples[-1][0] - last_seconds]
-        if not samples:
-            return None, None
-        at, sm, mem, power, temp, reasons = zip(*samples)
-        seen = 0
-        for bits in reasons:
-            seen |= bits
-        words = [word for bit, word in THROTTLING.items() if seen & bit]
-        clocks = {"samples": len(samples), "sm_mhz": {"min": min(sm), "median": sorted(sm)[len(sm) // 2]},
-                  "mem_mhz": sorted(mem)[len(mem) // 2], "temp_c": max(temp), "power_w": max(power), "throttled": bool(words),
-                  "throttle_reasons": words}
-        if last_seconds is None or len(samples) < 2:
-            return clocks, None
-        return clocks, {"interval_ms": 1000 * (at[-1] - at[0]) / (len(at) - 1), "sm_mhz": list(sm), "power_w": list(power),
-                        "temp_c": list(temp), "reasons": list(reasons)}
+        if last_seconds is None or not self.samples:
+            return self.samples
+        return [sample for sample in self.samples if sample[0] >= self.samples[-1][0] - last_seconds]
+
+
+def clocks_of(samples):
+    """The member "clocks" of looks, those of several regions too; None without any."""
+    if not samples:
+        return None
+    _, sm, mem, power, temp, reasons = zip(*samples)
+    seen = 0
+    for bits in reasons:
+        seen |= bits
+    words = [word for bit, word in THROTTLING.items() if seen & bit]
+    return {"samples": len(samples), "sm_mhz": {"min": min(sm), "median": sorted(sm)[len(sm) // 2]}, "mem_mhz": sorted(mem)[len(mem) // 2],
+            "temp_c": max(temp), "power_w": max(power), "throttled": bool(words), "throttle_reasons": words}
+
+
+def telemetry_of(samples):
+    """The member "telemetry" of one region's looks; None of fewer than two."""
+    if len(samples) < 2:
+        return None
+    at, sm, _, power, temp, reasons = zip(*samples)
+    return {"interval_ms": 1000 * (at[-1] - at[0]) / (len(at) - 1), "sm_mhz": list(sm), "power_w": list(power), "temp_c": list(temp),
+            "reasons": list(reasons)}
 
 
 def power_limit_w(uuid):
     """The limit that the driver holds the device to, through NVML or else nvidia-smi; None without either."""
     nvml, handle = nvml_device(uuid)
     if nvml is not None:
-        return round(nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000)
+        try:
+            return round(nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000)
+        except nvml.NVMLError:  # not every driver tells everyone
+            pass
     try:
         done = subprocess.run(["nvidia-smi", f"--id={uuid}", "--query-gpu=power.limit", "--format=csv,noheader,nounits"],
                               capture_output=True, text=True, check=True)
@@ -237,8 +248,7 @@ class Device:
         looks = self.looks()
         warm_ups = self.warm_ups(timing["warm_ups"])
         seconds = self.timed([self.call] * (warm_ups + timing["samples"]))[warm_ups:]
-        clocks, _ = looks.stop()
-        return {"samples_s": seconds, "gated": self.cuda, "clocks": clocks, "telemetry": None}
+        return {"samples_s": seconds, "gated": self.cuda, "clocks": clocks_of(looks.stop()), "telemetry": None}
 
     def unit(self, call, calls):
         """`calls` calls without a gap: a CUDA graph on a GPU."""
@@ -251,21 +261,21 @@ class Device:
         return graph.replay
 
     def regions(self, unit, unit_seconds, timing):
-        """Conditioning, then measurement, without a gap: seconds of every measured unit, their "clocks" and "telemetry"."""
+        """Conditioning, then measurement, without a gap: seconds of every measured unit, and looks at them."""
         conditioning = math.ceil(1.05 * timing["conditioning_s"] / unit_seconds)
         measured = max(5, math.ceil(1.05 * timing["measured_s"] / unit_seconds))
         looks = self.looks()
         seconds = self.timed([unit] * (conditioning + measured))[conditioning:]
-        return (seconds, *looks.stop(sum(seconds)))
+        return seconds, looks.stop(sum(seconds))
 
     def sustained(self, timing):
         first = self.timed([self.call] * (timing["warm_ups"] + 1))
         calls = max(1, min(20000, round(timing["unit_s"] / first[-1])))
         unit = self.unit(self.call, calls)
-        pilot = self.timed([unit] * math.ceil(timing["pilot_s"] / (calls * first[-1])))
-        seconds, clocks, telemetry = self.regions(unit, sum(pilot) / len(pilot), timing)
-        return {"samples_s": [second / calls for second in seconds], "calls_per_sample": calls, "gated": self.cuda, "clocks": clocks,
-                "telemetry": telemetry}
+        pilot = self.timed([unit] * max(1, math.ceil(timing["pilot_s"] / (calls * first[-1]))))
+        seconds, looks = self.regions(unit, sum(pilot) / len(pilot), timing)
+        return {"samples_s": [second / calls for second in seconds], "calls_per_sample": calls, "gated": self.cuda,
+                "clocks": clocks_of(looks), "telemetry": telemetry_of(looks)}
 
 
 def open_device(name, refused, code):
