@@ -159,9 +159,9 @@ def check_arms(bench, case):
             "worst_element": checks["moesaic"]["worst_element"]}
 
 
-def timing_of(times, arms):
-    timing = {"gated": times["gated"]}
-    for arm in arms:
+def timing_of(case, times, row):
+    timing = {"regime": "sustained" if case.regions else "short_burst", "gated": times["gated"]}
+    for arm in row.arms:
         own = dict(times["arms"][arm])
         samples = own.pop("samples_s")
         timing[arm] = {"samples": len(samples), "mean_s": fmean(samples), "median_s": median(samples), "p05_s": quantile(samples, 0.05),
@@ -175,12 +175,11 @@ def make_rows(case, times, check, circumstances):
     for row in case.rows:
         figures = {name: float(f"{figure(means):.6g}") for name, figure in {"ratio": row.ratio, **row.fields}.items()}
         yield {"schema": SCHEMA, "date": date, **circumstances, "command": " ".join(sys.argv), "case": row.name, **figures, "check": check,
-               "problem": case.problem, "routing": case.source or None, "clocks": times["clocks"], "timing": timing_of(times, row.arms)}
+               "problem": case.problem, "routing": case.source or None, "clocks": times["clocks"], "timing": timing_of(case, times, row)}
 
 
 def throttled(times):
-    looks = [times["clocks"], *(look for own in times["arms"].values() for look in own.get("clocks", []))]
-    return any(look and look["throttled"] for look in looks)
+    return bool(times["clocks"]) and times["clocks"]["throttled"]
 
 
 def run(left, there, bench, args, now=time.monotonic):

@@ -95,7 +95,7 @@ def make_row(site, flags, comparison, routing, arm, words, timing, check):
 def timing_of(site, samples, flags):
     """The member "timing": medians of all ranks, the spread of this one's."""
     medians = site.share(median(samples))
-    return {"warm_ups": WARM_UPS, "samples": len(samples), "calls_per_sample": flags.calls, "median_s": medians,
+    return {"regime": "short_burst", "warm_ups": WARM_UPS, "samples": len(samples), "calls_per_sample": flags.calls, "median_s": medians,
             "p05_s": quantile(samples, 0.05), "p95_s": quantile(samples, 0.95), "slowest_s": max(medians)}
 
 

@@ -71,13 +71,17 @@ class Compare(unittest.TestCase):
         self.assertEqual([row["case"] for row in rows], [row.name for case in cases for row in case.rows])
         self.assertEqual([line.split("  ")[-1] for line in out.splitlines()], [row["case"] for row in rows])
         for row in rows:
+            regime, gated, arms = row["timing"].pop("regime"), row["timing"].pop("gated"), row["timing"]
+            self.assertEqual((regime, gated), ("sustained" if row["case"].startswith("sustained") else "short_burst", False))
             self.assertEqual((row["device"]["kind"], row["git"]["sha"], row["check"]["passed"]), ("cpu", "abc", True))
             self.assertGreater(row["check"]["elements"], 100)
             self.assertLess(row["check"]["worst_element"], 1)
-            self.assertGreater(row["ratio"], 0)
+            if len(arms) == 2:  # ours, then the other
+                ours, other = (own["mean_s"] for own in arms.values())
+                self.assertAlmostEqual(row["ratio"] * ours / other, 1, 4, row["case"])
             self.assertIn("on a CPU", row["method"])
-            for arm, own in row["timing"].items():
-                self.assertTrue(arm == "gated" or 0 < own["min_s"] <= own["median_s"] <= own["p95_s"], row["case"])
+            for own in arms.values():
+                self.assertTrue(0 < own["min_s"] <= own["median_s"] <= own["p95_s"], row["case"])
         self.assertEqual([len(rows[0]["timing"][arm]["samples_s"]) for arm in ("moesaic", "torch")], [20, 20])
         self.assertGreaterEqual(rows[-1]["timing"]["moesaic"]["samples"], 10)  # there and back, five each at least
         command = [sys.executable, str(self.folder / "scripts/performance_tables.py")]
@@ -141,7 +145,7 @@ class Compare(unittest.TestCase):
         code, _, told = self.main("--cases", "mlp fwd tiny", compiler=torch.compile)
         self.assertEqual(code, 0, told)
         row, = self.rows()
-        self.assertEqual(set(row["timing"]), {"gated", "moesaic", "eager", "compiled"})
+        self.assertEqual(set(row["timing"]), {"regime", "gated", "moesaic", "eager", "compiled"})
 
     def test_other_widths_are_refused_by_name(self):
         code, _, told = self.main("--groups", "real", "--routing", "made", real=[compare_cases.real_case("odd", (3, 5), 20, 12, {})])

@@ -138,7 +138,7 @@ class CompareTorch(unittest.TestCase):
             for field, value in want.items():
                 self.assertAlmostEqual(rows[name][field] / value, 1, 4, (name, field))
         timing = rows["split 8 T=16 vs dense"]["timing"]
-        self.assertEqual(set(timing), {"gated", "moesaic", "torch", "dense"})
+        self.assertEqual(set(timing), {"regime", "gated", "moesaic", "torch", "dense"})
         self.assertEqual({name: round(1e6 * timing["torch"][name]) for name in ("mean_s", "median_s", "p05_s", "p95_s", "min_s")},
                          {"mean_s": 300, "median_s": 300, "p05_s": 165, "p95_s": 435, "min_s": 150})
         self.assertEqual(timing["torch"]["samples_s"], [1.5e-4, 3e-4, 4.5e-4])
