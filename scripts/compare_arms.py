@@ -5,6 +5,7 @@ import math
 import torch
 
 import moesaic.torch as mt
+from compare_cases import OURS
 from torch_device import GROUPED_MM, BoundCheck, compare, sampled_rows
 
 F = torch.nn.functional
@@ -13,7 +14,6 @@ BF16 = torch.bfloat16
 # are allowed a share of an element and of what is usual beside it.
 TOLERANCE = 0.05
 REFERENCE = "sampled rows in double precision: moesaic's products by the bound of the contract, others and experts within 5 %"
-OURS = ("moesaic", "balanced", "accumulate")
 CHECKED_LINES = 8  # of a weight gradient, first and last of the width
 PADDED_CAPACITY = 1.25
 

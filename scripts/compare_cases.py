@@ -11,6 +11,8 @@ METHOD = ("arms in another shuffled order in each round, in one queue behind a d
           "routing, 4 for gradients, 3 and 2 for the expert), mean of 20, 10 or 5 event pairs; sustained: each arm alone, A B C C B A, "
           "in units of 50 ms, 3 s of conditioning and 1.5 s measured without a gap; ratio = other arm's time / ours")
 
+OURS = ("moesaic", "balanced", "accumulate")  # arms that are moesaic's
+
 
 class Sizes(NamedTuple):
     """What is measured. Widths are d = h of a square product unless a shape says more."""

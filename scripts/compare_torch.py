@@ -19,6 +19,7 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import fmean, median
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -30,7 +31,13 @@ from torch_arm import BAD_INPUT, CHECK_FAILED, NO_DEVICE, Refused, git_state, op
 
 INCOMPLETE, INTERRUPTED = 4, 130
 # Of two rows in one file these are equal: a page names one of each.
-CIRCUMSTANCES = ("git", "device", "toolchain", "method")
+CIRCUMSTANCES = ("git", "device", "toolchain", "method", "seed")
+
+
+class Recorded(NamedTuple):
+    """What a file of rows has."""
+    rows: dict  # by name
+    size: int   # bytes of whole rows; what is behind them was cut off
 
 
 def tell(text):
@@ -94,10 +101,11 @@ def chosen(args):
 
 
 def read_rows(path):
-    """Rows of the file by name; a last row that was cut off is taken away."""
+    """What the file has, which stays as it is."""
     if path is None or not path.exists():
-        return {}
-    text, rows = path.read_text(encoding="utf-8"), {}
+        return Recorded({}, 0)
+    data, rows = path.read_bytes(), {}
+    text, size = data.decode(), len(data)
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
         try:
@@ -107,12 +115,23 @@ def read_rows(path):
             row, same_schema = None, False
             if number == len(lines) and not text.endswith("\n") and line.startswith(json.dumps({"schema": SCHEMA})[:-1]):
                 tell(f"warning: {path} line {number}: a row that was cut off is run again")
-                path.write_text(text[:-len(line)], encoding="utf-8")
+                size -= len(line.encode())
                 break
         if not same_schema or "case" not in row:
             raise Refused(f"--output: expected a new file or rows of schema {SCHEMA}, got {path} line {number}: {line[:40]!r}")
         rows[row["case"]] = row
-    return rows
+    return Recorded(rows, size)
+
+
+def open_to_append(path, size):
+    """The file behind its first `size` bytes, which are whole rows; the last may lack its end of line."""
+    file = path.open("a+b")
+    file.truncate(size)
+    if size:
+        file.seek(size - 1)
+        if file.read(1) != b"\n":
+            file.write(b"\n")
+    return file
 
 
 def left_to_do(cases, there):
@@ -147,16 +166,19 @@ def dry_run(cases, there, left):
 
 
 def check_arms(bench, case):
-    """The member "check"; None, and a line on stderr, when an arm is wrong."""
+    """Checks by arm; None, and a line on stderr, when an arm is wrong."""
     checks = {arm: bench.check(arm) for arm in case.arms}
     wrong = {arm: check for arm, check in checks.items() if check["mismatches"] or not check["elements"]}
     for arm, check in wrong.items():
         tell(f"{case.rows[0].name}: arm {arm}: {check['mismatches']} of {check['elements']} elements wrong, worst "
              f"{check['worst_element']:.3g} of its bound; not timed")
-    if wrong:
-        return None
-    return {"reference": bench.reference, "passed": True, "elements": sum(check["elements"] for check in checks.values()), "mismatches": 0,
-            "worst_element": checks["moesaic"]["worst_element"]}
+    return None if wrong else checks
+
+
+def check_of(reference, checks, row):
+    """The member "check" of a row of checks that passed."""
+    return {"reference": reference, "passed": True, "elements": sum(check["elements"] for check in checks.values()), "mismatches": 0,
+            "worst_element": max(checks[arm]["worst_element"] for arm in row.arms if arm in compare_cases.OURS)}
 
 
 def timing_of(case, times, row):
@@ -169,13 +191,14 @@ def timing_of(case, times, row):
     return timing
 
 
-def make_rows(case, times, check, circumstances):
+def make_rows(case, times, reference, checks, circumstances):
     means = {arm: fmean(times["arms"][arm]["samples_s"]) for arm in case.arms}
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     for row in case.rows:
         figures = {name: float(f"{figure(means):.6g}") for name, figure in {"ratio": row.ratio, **row.fields}.items()}
-        yield {"schema": SCHEMA, "date": date, **circumstances, "command": " ".join(sys.argv), "case": row.name, **figures, "check": check,
-               "problem": case.problem, "routing": case.source or None, "clocks": times["clocks"], "timing": timing_of(case, times, row)}
+        yield {"schema": SCHEMA, "date": date, **circumstances, "command": " ".join(sys.argv), "case": row.name, **figures,
+               "check": check_of(reference, checks, row), "problem": case.problem, "routing": case.source or None, "clocks": times["clocks"],
+               "timing": timing_of(case, times, row)}
 
 
 def throttled(times):
@@ -185,9 +208,9 @@ def throttled(times):
 def run(left, there, bench, args, now=time.monotonic):
     """Checks and times cases and appends their rows; returns how many were wrong, are left and ran throttled."""
     circumstances = {"git": args.git or git_state(), "seed": args.seed, **bench.circumstances}
-    refuse_other_circumstances(there, circumstances)
+    refuse_other_circumstances(there.rows, circumstances)
     wrong, slowed, start, expected = 0, 0, now(), 0.0
-    with args.output.open("a", encoding="utf-8") as file:
+    with open_to_append(args.output, there.size) as file:
         for place, case in enumerate(left):
             spent = now() - start
             pace = spent / expected if expected else 1.0
@@ -196,14 +219,14 @@ def run(left, there, bench, args, now=time.monotonic):
                 return wrong, len(left) - place, slowed
             expected += compare_cases.expected_seconds(case)
             bench.prepare(case)
-            check = check_arms(bench, case)
-            if check is None:
+            checks = check_arms(bench, case)
+            if checks is None:
                 wrong += 1
                 continue
             times = bench.time(case)
             slowed += throttled(times)
-            rows = list(make_rows(case, times, check, circumstances))
-            file.write("".join(json.dumps(row) + "\n" for row in rows))
+            rows = list(make_rows(case, times, bench.reference, checks, circumstances))
+            file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
             file.flush()
             for row in rows:
                 print(f"{row['ratio']:7.2f}  {row['case']}{'  throttled' if throttled(times) else ''}", flush=True)
@@ -227,9 +250,9 @@ def main(argv=None):
         args = parse(argv)
         cases = chosen(args)
         there = read_rows(args.output)
-        left = left_to_do(cases, there)
+        left = left_to_do(cases, there.rows)
         if args.dry_run:
-            dry_run(cases, there, left)
+            dry_run(cases, there.rows, left)
             return 0
         if not left:
             tell(f"all rows are there, in {args.output}")

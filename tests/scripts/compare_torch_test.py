@@ -24,6 +24,7 @@ import compare_torch  # noqa: E402
 
 SECONDS = {"moesaic": 2e-4, "accumulate": 2.5e-4, "balanced": 1.9e-4, "torch": 3e-4, "padded": 4e-4, "dense": 1e-4, "loop": 5e-4,
            "batched": 6e-4, "eager": 7e-4, "compiled": 6e-4}
+WORST = {"moesaic": 0.5, "balanced": 0.6, "accumulate": 0.4}  # of its bound
 
 
 def recorded():
@@ -61,7 +62,7 @@ class MadeUpBench:
 
     def check(self, arm):
         wrong = (self.case.rows[0].name, arm) in self.wrong
-        return {"elements": 8, "mismatches": 3 if wrong else 0, "worst_element": 0.5}
+        return {"elements": 8, "mismatches": 3 if wrong else 0, "worst_element": WORST.get(arm, 0.9)}
 
     def time(self, case):
         self.timed.append(case.rows[0].name)
@@ -143,6 +144,14 @@ class CompareTorch(unittest.TestCase):
                          {"mean_s": 300, "median_s": 300, "p05_s": 165, "p95_s": 435, "min_s": 150})
         self.assertEqual(timing["torch"]["samples_s"], [1.5e-4, 3e-4, 4.5e-4])
 
+    def test_the_worst_element_is_of_our_arms_of_the_row(self):
+        self.main("--groups", "wgrad,skew,fwd")
+        rows = {row["case"]: row["check"] for row in self.rows()}
+        for name, arms, worst in (("wgrad 16x16384x4096x4096 vs bmm", 4, 0.5), ("wgrad+=fp32 16x16384x4096x4096 vs bmm", 4, 0.4),
+                                  ("skew zipf vs balanced", 3, 0.6), ("fwd 4096 M=64 vs torch", 4, 0.5)):
+            self.assertEqual(rows[name], {"reference": "made up", "passed": True, "elements": 8 * arms, "mismatches": 0,
+                                          "worst_element": worst}, name)
+
     def test_the_floor_of_a_routing(self):
         few, = compare_cases.real_case("few", (10, 0, 30), 96, 64, {}).rows
         stream = 2 * (2 * 96 * 64 + 40 * 160) / 4.57e12
@@ -199,6 +208,26 @@ class CompareTorch(unittest.TestCase):
         self.assertEqual((code, out), (0, ""))
         self.assertIn("all rows are there", told)
 
+    def test_a_last_row_without_its_end_of_line(self):
+        self.main("--groups", "wgrad")
+        once = self.path.read_text(encoding="utf-8").splitlines()
+        self.path.write_text("\n".join(once[:3]), encoding="utf-8")
+        code, _, told = self.main("--groups", "wgrad")
+        self.assertEqual((code, told), (0, ""))
+        self.assertEqual([row["case"] for row in self.rows()], [json.loads(line)["case"] for line in once])
+
+    def test_only_a_run_changes_the_file(self):
+        self.main("--groups", "wgrad")
+        cut_off = self.path.read_bytes()[:-30]
+        self.path.write_bytes(cut_off)
+        code, _, told = self.main("--groups", "wgrad", "--dry-run")
+        self.assertEqual(code, 0)
+        self.assertIn("a row that was cut off is run again", told)
+        self.assertEqual(self.path.read_bytes(), cut_off)
+        for words, bench in ((("--git", "fedcba"), None), (("--seed", "2"), None), ((), MadeUpBench("NVIDIA H100"))):
+            code, out, _ = self.main("--groups", "wgrad", *words, bench=bench)
+            self.assertEqual((code, out, self.path.read_bytes()), (2, "", cut_off))
+
     def test_a_part_of_a_measurement_that_is_there(self):
         self.main("--cases", "fwd 4096 M=64 vs torch")
         self.main("--cases", "fwd 4096 M=64 *")
@@ -217,7 +246,7 @@ class CompareTorch(unittest.TestCase):
         times = iter(10 * expected * place for place in range(9))
         args = compare_torch.parse(["--output", str(self.path), "--groups", "skew", "--git", "abc", "--seconds", str(15 * expected)])
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            wrong, left, _ = compare_torch.run(compare_torch.chosen(args), {}, MadeUpBench(), args, now=lambda: next(times))
+            wrong, left, _ = compare_torch.run(compare_torch.chosen(args), compare_torch.Recorded({}, 0), MadeUpBench(), args, now=lambda: next(times))
         self.assertEqual((wrong, left, len(self.rows())), (0, 5, 1))
 
     def test_throttled(self):
@@ -237,6 +266,7 @@ class CompareTorch(unittest.TestCase):
         self.main("--groups", "skew")
         self.refused("--groups", "split", bench=MadeUpBench("NVIDIA H100"), message="--output: expected rows of device .*H100.*, got .*H200")
         self.refused("--groups", "split", "--git", "fedcba", message="--output: expected rows of git .*fedcba.*, got .*0123456789ab")
+        self.refused("--groups", "split", "--seed", "2", message="--output: expected rows of seed 2, got .* of 1 ")
         self.refused("--groups", "skew", "--tiny", message="--output: expected 'skew balanced vs balanced' to be the measurement")
         self.path.write_text('{"schema": "moesaic.bench/1"}\n')
         self.refused(message=r"--output: .*moesaic.compare/1, got \S+rows.jsonl line 1")
