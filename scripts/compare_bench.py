@@ -7,7 +7,6 @@ import torch
 
 import moesaic.torch as mt
 from compare_arms import KINDS, REFERENCE
-from compare_cases import METHOD
 from torch_device import clocks_of
 
 
@@ -16,9 +15,9 @@ class Bench:
 
     reference = REFERENCE
 
-    def __init__(self, device, seed):
+    def __init__(self, device, seed, method):
         self.device, self.seed, self.operands = device, seed, None
-        self.circumstances = {"method": METHOD if device.cuda else METHOD + "; here, on a CPU, at most 2 warm-ups and no delay",
+        self.circumstances = {"method": method if device.cuda else method + "; here, on a CPU, at most 2 warm-ups and no delay",
                               "device": {"count": 1, "sms": None, "driver": "", "power_limit_w": None, **device.circumstances["device"]},
                               "toolchain": {"cuda": torch.version.cuda if device.cuda else "", "torch": torch.__version__,
                                             "moesaic": mt.version()}}

@@ -7,10 +7,6 @@ from typing import Callable, NamedTuple
 
 from performance_tables import EXPERTS, dense_seconds, stream_seconds
 
-METHOD = ("arms in another shuffled order in each round, in one queue behind a device-side delay, 10 warm-ups (5 for split and real "
-          "routing, 4 for gradients, 3 and 2 for the expert), mean of 20, 10 or 5 event pairs; sustained: each arm alone, A B C C B A, "
-          "in units of 50 ms, 3 s of conditioning and 1.5 s measured without a gap; ratio = other arm's time / ours")
-
 OURS = ("moesaic", "balanced", "accumulate")  # arms that are moesaic's
 
 
@@ -198,6 +194,22 @@ def all_cases(sizes=FULL, real=()):
     """In the order of the tables; `real`: those of given routings."""
     return [*forward_cases(sizes), *split_cases(sizes), *skew_cases(sizes), *gradient_cases(sizes), *expert_cases(sizes), *real,
             *sustained_cases(sizes)]
+
+
+def method(sizes):
+    """How rows of these sizes are measured, whichever of them are asked for."""
+    rounds = {}
+    for case in all_cases(sizes, [real_case("", (8,), 8, 8, {})]):
+        if not case.regions:
+            names = rounds.setdefault(f"{case.warm_ups} + {case.samples}", [])
+            name = case.rows[0].name.rpartition(" ")[0] if case.group == "mlp" else case.group
+            names += [] if name in names else [name]
+    words = ", ".join(f"{counts} ({', '.join(names)})" for counts, names in rounds.items())
+    regions = sizes.regions
+    return (f"arms in another shuffled order in each round, in one queue behind a device-side delay; warm-up rounds + event pairs, whose mean "
+            f"counts: {words}; sustained: each arm alone, to and fro, in units of {1000 * regions['unit_s']:g} ms, "
+            f"{regions['conditioning_s']:g} s of conditioning and {regions['measured_s']:g} s measured without a gap; "
+            "ratio = other arm's time / ours")
 
 
 # Expected times: orders of magnitude, which a run corrects by the cases behind it.

@@ -84,10 +84,14 @@ def parse(argv):
     return args
 
 
+def sizes_of(args):
+    return compare_cases.TINY if args.tiny else compare_cases.FULL
+
+
 def chosen(args):
     """The cases of the flags; of each only the rows that the pattern takes."""
     real = compare_routing.read_cases(args) if args.routing else []
-    cases = compare_cases.all_cases(compare_cases.TINY if args.tiny else compare_cases.FULL, real)
+    cases = compare_cases.all_cases(sizes_of(args), real)
     cases = [case for case in cases if args.groups is None or case.group in args.groups]
     names = [row.name for case in cases for row in case.rows]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -242,7 +246,7 @@ def open_bench(args):
         import compare_bench
     except (moesaic.Error, ImportError) as error:
         raise Refused(f"moesaic: expected a package and a library that can be loaded, got: {error}", NO_DEVICE) from None
-    return compare_bench.Bench(device, args.seed)
+    return compare_bench.Bench(device, args.seed, compare_cases.method(sizes_of(args)))
 
 
 def main(argv=None):

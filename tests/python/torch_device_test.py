@@ -50,7 +50,7 @@ class TorchDevice(unittest.TestCase):
     def test_sustained_clocks_are_of_all_passes(self):
         case, = compare_cases.sustained_cases(compare_cases.TINY)
         device = torch_device.Device("cpu")
-        bench = compare_bench.Bench(device, 1)
+        bench = compare_bench.Bench(device, 1, "none")
         bench.prepare(case)
         # moesaic, torch, dense, dense, torch, moesaic: the limit is met in torch's second pass alone.
         regions = [[look(1, 1900), look(2, 1800)], [look(3, 1700)], [], [look(4, 1750)], [look(5, 1200, 700.5, POWER_CAP)], [look(6, 1600)]]

@@ -120,6 +120,14 @@ class CompareTorch(unittest.TestCase):
         self.assertEqual(counts["skew one-hot vs balanced"], (62296, *[216] * 15))
         self.assertEqual([expert for expert, count in enumerate(counts["skew three-hot vs balanced"]) if count > 4096], [0, 5, 10])
 
+    def test_the_method_is_that_of_the_cases(self):
+        method = compare_cases.method(compare_cases.FULL)
+        for words in ("10 + 20 (fwd),", "4 + 10 (dgrad, wgrad),", "3 + 5 (mlp fwd),", "2 + 5 (mlp fwd+bwd),", "5 + 20 (real);",
+                      "units of 50 ms, 3 s of conditioning and 1.5 s measured"):
+            self.assertIn(words, method)
+        self.assertIn("units of 200 ms", compare_cases.method(compare_cases.FULL._replace(
+            regions={**compare_cases.FULL.regions, "unit_s": 0.2})))
+
     def test_figures(self):
         self.record_all()
         rows = {row["case"]: row for row in self.rows()}
