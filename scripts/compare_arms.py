@@ -23,7 +23,9 @@ def lines_of(width):
 
 
 class Operands:
-    """Draws as moesaic's own: N(0, 1), weights N(0, 0.02). Subclasses make `arms`, {name: call}, and say what a result should be."""
+    """Draws as moesaic's own: N(0, 1), weights N(0, 0.02). Subclasses make `arms`, {name: call}, and say what a result should be.
+
+    `outputs`: tensors that arms write into; `results`: shapes of those that arms allocate."""
 
     def __init__(self, case, device, seed):
         self.case, self.device = case, device
@@ -31,7 +33,7 @@ class Operands:
         self.host_offs = case.problem["offs"]
         self.m, self.experts = self.host_offs[-1], len(case.counts)
         self.offs = self.offsets(self.host_offs)
-        self.arms = {}
+        self.arms, self.outputs, self.results = {}, [], []
 
     def offsets(self, ends):
         return torch.tensor(ends, dtype=torch.int32, device=self.device)
@@ -50,7 +52,16 @@ class Operands:
         """(where, a, b) of an arm: result[where] should be a [r, k] times b [k, n]."""
         raise NotImplementedError
 
+    def poison(self):
+        """Makes NaN of what an arm that writes nothing would return: an earlier arm's right result in a shared output, or in a freed
+        block that the allocator hands out again."""
+        for output in self.outputs:
+            output.fill_(math.nan)
+        blocks = [torch.full(shape, math.nan, dtype=BF16, device=self.device) for shape in self.results]
+        del blocks  # all at once: two results of one size need two
+
     def check(self, arm):
+        self.poison()
         result = self.arms[arm]()
         if arm in OURS:
             bound = BoundCheck(self.device)
@@ -68,6 +79,7 @@ class Rows(Operands):
         self.x, self.w = self.normal(self.m, case.k), self.weights()
         self.b = self.w.transpose(-2, -1)
         self.out = torch.empty(self.m, case.n, device=device, dtype=BF16)
+        self.outputs, self.results = [self.out], [(self.m, case.n)]
         calls = {"moesaic": lambda: mt.grouped_mm(self.x, self.b, offs=self.offs), "dense": self.dense, "loop": self.loop,
                  "torch": lambda: GROUPED_MM(self.x, self.b, offs=self.offs), "padded": self.padded}
         self.arms = {arm: calls[arm] for arm in case.arms}
@@ -75,6 +87,7 @@ class Rows(Operands):
             capacity = math.ceil(PADDED_CAPACITY * self.m / self.experts)
             self.batch = self.normal(self.experts, capacity, case.k)
             self.batch_out = torch.empty(self.experts, capacity, case.n, device=device, dtype=BF16)
+            self.outputs.append(self.batch_out)
 
     def dense(self):
         return torch.mm(self.x, self.b[0], out=self.out)
@@ -125,6 +138,7 @@ class Split(Rows):
         self.x = self.each.repeat(self.experts, 1)
         self.joined = self.w.view(-1, case.k).t()
         self.out = torch.empty(len(self.each), self.experts * case.n, device=device, dtype=BF16)
+        self.outputs = [self.out]
 
     def dense(self):
         return torch.mm(self.each, self.joined, out=self.out)
@@ -144,6 +158,7 @@ class InputGradient(Operands):
         super().__init__(case, device, seed)
         self.dy, self.w = self.normal(self.m, case.n), self.weights()
         out = torch.empty(self.m, case.k, device=device, dtype=BF16)
+        self.outputs, self.results = [out], [(self.m, case.k)]
         self.arms = {"moesaic": lambda: mt.grouped_mm(self.dy, self.w, offs=self.offs),
                      "torch": lambda: GROUPED_MM(self.dy, self.w, offs=self.offs),
                      "dense": lambda: torch.mm(self.dy, self.w[0], out=out)}
@@ -162,6 +177,7 @@ class WeightGradient(Operands):
         each = self.m // self.experts
         dy, x = self.dy.view(self.experts, each, case.n).transpose(1, 2), self.x.view(self.experts, each, case.k)
         main = torch.zeros(self.experts, case.n, case.k, device=device)
+        self.results = [main.shape]
         self.arms = {"moesaic": lambda: mt.wgrad(self.dy, self.x, offs=self.offs),
                      "torch": lambda: GROUPED_MM(self.dy.t(), self.x, offs=self.offs),
                      "batched": lambda: torch.bmm(dy, x),
@@ -193,6 +209,7 @@ class Expert(Operands):
         self.w_down = self.normal(self.experts, case.k, self.h, scale=0.02)
         self.dy = self.normal(self.m, case.k)
         self.leaves = [self.x, self.w_up_gate, self.w_down]
+        self.results = [self.x.shape]
         torch.compiler.reset()  # of other sizes
         compiled = torch.compile(swiglu_of_products, dynamic=False)
         calls = {"moesaic": lambda: mt.swiglu_mlp(*self.leaves, offs=self.offs, order="up_gate"),
@@ -203,15 +220,16 @@ class Expert(Operands):
         return torch.no_grad()(call)
 
     def check(self, arm):
+        self.poison()
         return compare(self.sampled_pairs(self.arms[arm]()), TOLERANCE)
 
     def sampled_pairs(self, y):
         return [(y[rows], swiglu(self.x.detach()[rows].double(), *self.doubles(expert, slice(None)))) for expert, rows in self.sampled()]
 
     def doubles(self, expert, lines):
-        """Up, gate and down of these hidden elements, as leaves in double precision."""
+        """Up, gate and down of these hidden elements in double precision. They want no gradient: pairs would keep a graph with them."""
         up_gate, down = self.w_up_gate[expert].detach(), self.w_down[expert].detach()
-        return [one.double().requires_grad_() for one in (up_gate[:self.h][lines], up_gate[self.h:][lines], down[:, lines])]
+        return [one.double() for one in (up_gate[:self.h][lines], up_gate[self.h:][lines], down[:, lines])]
 
 
 class ExpertStep(Expert):
@@ -221,6 +239,12 @@ class ExpertStep(Expert):
         super().__init__(case, device, seed)
         for leaf in self.leaves:
             leaf.requires_grad_()
+        self.results = [self.x.shape, *(leaf.shape for leaf in self.leaves)]  # y, then gradients
+
+    def poison(self):
+        for leaf in self.leaves:
+            leaf.grad = None  # freed here, so that its block is among those that are made NaN
+        super().poison()
 
     def arm(self, call):
         def step():
@@ -242,7 +266,7 @@ class ExpertStep(Expert):
         begin, lines = 0, lines_of(self.h).to(self.device)
         for expert, end in enumerate(self.host_offs):
             if end > begin:
-                leaves = self.doubles(expert, lines)
+                leaves = [one.requires_grad_() for one in self.doubles(expert, lines)]
                 y = swiglu(self.x.detach()[begin:end].double(), *leaves)
                 got = dw_up_gate[expert][lines], dw_up_gate[expert][self.h + lines], dw_down[expert][:, lines]
                 pairs += zip(got, torch.autograd.grad(y, leaves, self.dy[begin:end].double()))

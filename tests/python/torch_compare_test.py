@@ -39,6 +39,20 @@ def as_written(call, **options):
     return call
 
 
+class Blocks:
+    """In place of a caching allocator: hands out the last block that torch.full had, or else one with a right result in it."""
+
+    def __init__(self):
+        self.made, self.call = [], torch.full
+
+    def full(self, *args, **options):
+        self.made.append(self.call(*args, **options))
+        return self.made[-1]
+
+    def handed_out(self, right):
+        return next((one for one in reversed(self.made) if one.shape == right.shape), right)
+
+
 class Compare(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -140,6 +154,35 @@ class Compare(unittest.TestCase):
             with self.subTest(place=place), mock.patch.dict(step.arms, eager=changed):
                 self.assertGreater(step.check("eager")["mismatches"], 0)
         self.assertEqual(step.check("eager")["mismatches"], 0)
+
+    def test_an_arm_that_writes_nothing_is_found(self):
+        """Though the right result of another arm, or its own, lies where it would have written."""
+        for case in compare_cases.all_cases(compare_cases.TINY):
+            with mock.patch.object(torch, "compile", as_written):
+                operands = compare_arms.KINDS[case.kind](case, "cpu", 1)
+            blocks = Blocks()
+            for arm in case.arms:
+                result = operands.arms[arm]()
+                if arm == "accumulate":
+                    result.zero_()  # as it is to be when it is checked
+                gradients = [leaf.grad for leaf in getattr(operands, "leaves", [])]
+
+                def idle():
+                    for leaf, gradient in zip(getattr(operands, "leaves", []), gradients):
+                        leaf.grad = None if gradient is None else blocks.handed_out(gradient)
+                    return result if arm == "accumulate" or any(result is one for one in operands.outputs) else blocks.handed_out(result)
+                with self.subTest(case=case.rows[0].name, arm=arm), mock.patch.object(torch, "full", blocks.full),                      mock.patch.dict(operands.arms, {arm: idle}):
+                    blocks.made.clear()
+                    check = operands.check(arm)
+                    self.assertGreater(check["mismatches"], 0.9 * check["elements"])
+
+    def test_sampled_pairs_keep_no_graph(self):
+        for case in compare_cases.expert_cases(compare_cases.TINY):
+            with mock.patch.object(torch, "compile", as_written):
+                expert = compare_arms.KINDS[case.kind](case, "cpu", 1)
+            wanted = [want for _, want in expert.sampled_pairs(expert.arms["eager"]())]
+            self.assertEqual({want.dtype for want in wanted}, {torch.float64})
+            self.assertFalse(any(want.requires_grad for want in wanted))
 
     def test_compiled(self):
         """With torch.compile itself."""
