@@ -133,11 +133,11 @@ def make_row(case, times, check, circumstances):
 
 
 def git_state():
-    """Commit of the checkout that this script lies in; files of rows beside the sources are no change of it."""
+    """Commit of the checkout that this script lies in; any file but those of rows makes it dirty, as in cmake/MoesaicGitState.cmake."""
     def git(*words):
         done = subprocess.run(["git", "-C", str(Path(__file__).resolve().parent), *words], capture_output=True, text=True)
         return done.stdout.strip() if done.returncode == 0 else ""
-    return {"sha": git("rev-parse", "--short=12", "HEAD") or "unknown", "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
+    return {"sha": git("rev-parse", "--short=12", "HEAD") or "unknown", "dirty": bool(git("status", "--porcelain", "--", ":/", ":(top,exclude)*.jsonl"))}
 
 
 def run_cases(cases, device, output, told=sys.stderr, budget=None):
