@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 from compare_cases import real_case
-from torch_arm import Refused
+from torch_arm import BAD_INPUT, Refused
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILT = ROOT / "build/release/tools/moesaic/moesaic"
+FLAGS = ("shape", "label", "layer", "rank", "rows", "step", "ep", "experts", "form", "moesaic")  # mean nothing without --routing
 
 
 def add_flags(parser):
@@ -27,6 +28,12 @@ def add_flags(parser):
     group.add_argument("--moesaic", metavar="PATH", help="the command (build/release, or on the path)")
 
 
+def refuse_flags_without_files(args):
+    unused = next((flag for flag in FLAGS if getattr(args, flag) is not None), None)
+    if unused and not args.routing:
+        raise Refused(f"--{unused}: expected --routing with it, got --{unused} {getattr(args, unused)} alone")
+
+
 def find_moesaic(given):
     found = given or (str(BUILT) if BUILT.exists() else shutil.which("moesaic"))
     if found is None or shutil.which(found) is None:
@@ -38,7 +45,8 @@ def plan(command, files, flags, stdin=None):
     """The layers of `moesaic plan --json`; what it says of the files goes to stderr."""
     done = subprocess.run([command, "plan", *files, *flags, "--json"], input=stdin, capture_output=True, text=True)
     if done.returncode:
-        raise Refused(f"--routing: {done.stderr.strip().splitlines()[-1]}", done.returncode)
+        words = done.stderr.strip().splitlines() or [f"expected {command} to read the files, got its exit code {done.returncode} without a word"]
+        raise Refused(f"--routing: {words[-1]}", done.returncode if done.returncode > 0 else BAD_INPUT)
     if stdin is None:
         print(done.stderr, end="", file=sys.stderr)
     return json.loads(done.stdout)["layers"]

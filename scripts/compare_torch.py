@@ -79,6 +79,7 @@ def parse(argv):
     args = parser.parse_args(argv)
     if args.output is None and not args.dry_run:
         raise Refused("--output: expected a file that rows are appended to, or --dry-run, got none")
+    compare_routing.refuse_flags_without_files(args)
     if args.groups and ("real" in args.groups) != bool(args.routing):
         raise Refused("--groups: expected real and --routing together, got one of them")
     return args

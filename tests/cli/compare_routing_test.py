@@ -86,6 +86,13 @@ class CompareRouting(harness.CliTest):
         self.refused(path, self.routing("wide.json", experts=8), "--rows", "64", message="--rows: expected files of one number of experts")
         zeros = self.write("zeros.csv", "layer,expert,count\n0,0,0\n0,1,0\n")
         self.refused(zeros, message="--routing: expected files with rows")
+        for body, words in (("kill -9 $$", "got its exit code -9 without a word"), ("exit 3", "got its exit code 3 without a word"),
+                            ("echo one >&2; echo two >&2; exit 2", "--routing: two")):
+            silent = self.write("silent", f"#!/bin/sh\n{body}\n")
+            pathlib.Path(silent).chmod(0o755)
+            with self.assertRaisesRegex(torch_arm.Refused, words) as refused:
+                compare_routing.plan(silent, [path], [])
+            self.assertEqual(refused.exception.code, 3 if body == "exit 3" else 2)
         with self.assertRaisesRegex(torch_arm.Refused, "--moesaic: expected the command moesaic .* got /nowhere/moesaic"):
             compare_routing.find_moesaic("/nowhere/moesaic")
 

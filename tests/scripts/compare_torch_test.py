@@ -285,6 +285,9 @@ class CompareTorch(unittest.TestCase):
     def test_flags(self):
         self.refused("--groups", "fwd,mpl", message="--groups: expected some of fwd, split, .*, got 'mpl'")
         self.refused("--groups", "real", message="--groups: expected real and --routing together")
+        for flag, value in (("rows", "8"), ("rank", "hottest"), ("label", "a"), ("ep", "2"), ("layer", "0"), ("shape", "d=8,h=8"), ("step", "0"),
+                            ("experts", "8"), ("form", "ids"), ("moesaic", "/nowhere")):
+            self.refused(f"--{flag}", value, message=f"--{flag}: expected --routing with it, got --{flag} {value} alone")
         self.refused("--cases", "fwd 96*", message="--cases: expected a pattern of names such as 'fwd 4096 M=64 vs torch', got 'fwd 96")
         self.refused("--seconds", "soon", message="--seconds: expected a number above 0, got 'soon'")
         self.refused("--routing", "a", real=2 * [compare_cases.real_case("x", (8, 8), 8, 8, {})], message="--label: .*two cases 'real x'")
