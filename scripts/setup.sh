@@ -5,7 +5,8 @@
 # with plotly.js for the pages of `moesaic report` and the reader of compiled kernels where there is a
 # CUDA compiler. Nothing missing, nothing done.
 # Usage: scripts/setup.sh [--lint] [--torch] [--browser] [--nvshmem]
-#   --lint adds clang, clang-format and clang-tidy; --torch adds torch and transformers to .venv;
+#   --lint adds clang, clang-format and clang-tidy;
+#   --torch adds torch, transformers and nvidia-ml-py to .venv;
 #   --browser adds Chromium, and playwright to .venv, which the tests of pages need;
 #   --nvshmem adds NVSHMEM to .venv where there is a CUDA compiler, unless NVSHMEM_HOME names one
 set -euo pipefail
@@ -27,7 +28,8 @@ browser_needs=('chromium|chromium' 'fonts-dejavu-core|')
 # One torch for CPU and CUDA: 4.9 GB with what it depends on, which it cannot be loaded without.
 # The version that torch brings too: a process can hold only one.
 nvshmem_package='nvidia-nvshmem-cu13==3.4.5'
-torch_packages=('torch==2.11.0' 'transformers==5.24.0')
+# nvidia-ml-py: rows of scripts/compare_torch.py and torch_arm.py say clocks by it.
+torch_packages=('torch==2.11.0' 'transformers==5.24.0' 'nvidia-ml-py==13.580.126')
 
 is_installed() {
   [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]

@@ -207,7 +207,7 @@ class SetupTest(unittest.TestCase):
         done = machine.setup("--torch")
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         self.assertEqual(len(machine.apt_calls()), 1)
-        self.assertRegex(machine.apt_calls()[0], r"^-m pip install -q torch==2\.\d+\.\d+ transformers==5")
+        self.assertRegex(machine.apt_calls()[0], r"^-m pip install -q torch==2\.\d+\.\d+ transformers==5\S+ nvidia-ml-py==13\.")
         have.touch()
         self.assertEqual((machine.setup("--torch", "--torch").stderr, len(machine.apt_calls())), ("", 1))
 
