@@ -137,7 +137,8 @@ def git_state():
     def git(*words):
         done = subprocess.run(["git", "-C", str(Path(__file__).resolve().parent), *words], capture_output=True, text=True)
         return done.stdout.strip() if done.returncode == 0 else ""
-    return {"sha": git("rev-parse", "--short=12", "HEAD") or "unknown", "dirty": bool(git("status", "--porcelain", "--", ":/", ":(top,exclude)*.jsonl"))}
+    return {"sha": git("rev-parse", "--short=12", "HEAD") or "unknown",
+            "dirty": bool(git("status", "--porcelain", "--", ":/", ":(top,exclude)*.jsonl"))}
 
 
 def run_cases(cases, device, output, told=sys.stderr, budget=None):

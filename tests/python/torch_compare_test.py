@@ -171,7 +171,8 @@ class Compare(unittest.TestCase):
                     for leaf, gradient in zip(getattr(operands, "leaves", []), gradients):
                         leaf.grad = None if gradient is None else blocks.handed_out(gradient)
                     return result if arm == "accumulate" or any(result is one for one in operands.outputs) else blocks.handed_out(result)
-                with self.subTest(case=case.rows[0].name, arm=arm), mock.patch.object(torch, "full", blocks.full),                      mock.patch.dict(operands.arms, {arm: idle}):
+                with self.subTest(case=case.rows[0].name, arm=arm), mock.patch.object(torch, "full", blocks.full), \
+                     mock.patch.dict(operands.arms, {arm: idle}):
                     blocks.made.clear()
                     check = operands.check(arm)
                     self.assertGreater(check["mismatches"], 0.9 * check["elements"])
