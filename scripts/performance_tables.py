@@ -167,7 +167,8 @@ def tables(rows, path):
 def circumstances_of(rows):
     first = next(iter(rows.values()))
     device, tools = first["device"], first["toolchain"]
-    return f"One {device['name']}, driver {device['driver']}, CUDA {tools['cuda']}, PyTorch {tools['torch'].split('+')[0]}, {first['date']}"
+    return (f"One {device['name']}, driver {device['driver']}, CUDA {tools['cuda']}, PyTorch {tools['torch'].split('+')[0]}, "
+            f"commit {first['git']['sha'][:12]}, {first['date']}")
 
 
 def readme_table(rows):

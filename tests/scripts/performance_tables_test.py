@@ -55,7 +55,7 @@ class PerformanceTablesTest(unittest.TestCase):
         self.assertTrue(page.startswith("Top\n") and page.endswith("End\n"))
         self.assertIn("| 64 | 131 | 16.3 |", page)
         readme = self.readme.read_text(encoding="utf-8")
-        self.assertIn("One GPU, driver 580, CUDA 13.0, PyTorch 2.11, 2026-11-30:", readme)
+        self.assertIn("One GPU, driver 580, CUDA 13.0, PyTorch 2.11, commit 0123456789ab, 2026-11-30:", readme)
         self.assertIn("| 64 | 131 | 16.3 | 1.42 | – |", readme)
         self.assertIn("as before", self.script(rows).stdout)
         self.assertEqual(self.script("--check").returncode, 0)
