@@ -48,7 +48,10 @@ def check(views, order):
     rows, d = x.shape
     if "x_rows" in views:
         rows = _check_x_rows(views["x_rows"], x)
-    experts, h = w_down.shape[0], w_down.shape[2]
+    # What two of the tensors say tells which is wrong.
+    same_experts = w_up_gate.shape[0] == w_down.shape[0]
+    experts = w_down.shape[0] if same_experts else offs.shape[0]
+    h = w_down.shape[2] if tuple(w_down.shape[:2]) == (experts, d) else w_up_gate.shape[1] // 2
     for name, view, shape in (("w_up_gate", w_up_gate, (experts, 2 * h, d)),
                               ("w_down", w_down, (experts, d, h))):
         _gemm.check_operand_types("x", x, name, view)

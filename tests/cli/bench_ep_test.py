@@ -58,8 +58,9 @@ class BenchEp(CliTest):
         self.refused("bench", "ep", words=("RANK, WORLD_SIZE and MOESAIC_RENDEZVOUS", "--simulated"))
         self.refused(*SMALL, "--routing", "one-hot", words=("--routing", "zipf:S"))
         two = ("bench", "ep", "--simulated", 2)
-        self.refused(*two, "--experts", 7, words=("num_experts", "2 ranks"))
-        self.refused(*two, "--d", 12, words=("d:", "multiple of 8"))
+        self.refused(*two, "--experts", 9, words=("--experts", "a multiple of --simulated 2", "9"))
+        self.refused(*two, "--experts", 4, "--topk", 5, words=("--topk", "at most --experts 4", "5"))
+        self.refused(*two, "--d", 12, words=("--d", "multiple of 8"))
         self.refused(*two, "--samples", 2, words=("--samples", "5 to 80"))
 
     def test_help(self):

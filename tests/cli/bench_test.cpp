@@ -100,14 +100,14 @@ TEST_F(BenchBaseFile, TheLastRowOfTheSameCaseCounts) {
   const DeviceInfo device = query_device(Device{});
   const BenchBase base(
       write(bench_row(slow, setting()) + "\n\n" + bench_row(fast, setting()) + "\n"));
-  EXPECT_EQ(base.seconds(slow, device), 0.5);
-  EXPECT_FALSE(base.seconds(other, device));
+  EXPECT_EQ(base.find(slow, device)->seconds, 0.5);
+  EXPECT_FALSE(base.find(other, device));
   other = sample_case();
   other.problem.strategy = Strategy::host_loop;
-  EXPECT_FALSE(base.seconds(other, device));
+  EXPECT_FALSE(base.find(other, device));
   DeviceInfo elsewhere = device;
   elsewhere.name += "?";
-  EXPECT_FALSE(base.seconds(slow, elsewhere));
+  EXPECT_FALSE(base.find(slow, elsewhere));
 }
 
 TEST_F(BenchBaseFile, SkipsRowsThatWereCutOff) {
@@ -115,7 +115,7 @@ TEST_F(BenchBaseFile, SkipsRowsThatWereCutOff) {
   const std::string part = row.substr(0, row.size() / 2);
   for (const std::string& text : {row + "\n" + part, part + "\n" + row + "\n"}) {
     const BenchBase base(write(text));
-    EXPECT_EQ(base.seconds(sample_case(), query_device(Device{})), 0.5);
+    EXPECT_EQ(base.find(sample_case(), query_device(Device{}))->seconds, 0.5);
     ASSERT_EQ(base.warnings().size(), 1U);
     EXPECT_NE(base.warnings()[0].find("cut off"), std::string::npos);
   }

@@ -130,7 +130,7 @@ class Implementations(CliTest):
         named = ("--implementation", "cpu/reference/grouped")
         lines = self.fine("bench", *self.FLAGS, "--strategy", "grouped", *named, "--json", "-").out.splitlines()
         row = json.loads(lines[1])
-        row["timing"]["median_s"] *= 1e-6
+        row["timing"].update(median_s=1e-9, unsteady=False)
         path = self.write("named.jsonl", json.dumps(row) + "\n")
         result = self.cli("bench", *self.FLAGS, "--strategy", "host_loop", *named, "--compare", path)
         self.assertEqual(result.returncode, 1)
@@ -147,7 +147,7 @@ class Implementations(CliTest):
     def test_unknown_ones_are_refused_with_those_that_there_are(self):
         result = self.cli("bench", *self.FLAGS, "--implementation", "cpu/reference/grouped,fast")
         self.assertEqual(result.returncode, 2)
-        self.assertIn('--implementation: expected one of cpu/onednn/grouped, cpu/onednn/padded_bmm, cpu/onednn/host_loop, cpu/reference/grouped, got "fast"',
+        self.assertIn('--implementation: expected all, or some of cpu/onednn/grouped, cpu/onednn/padded_bmm, cpu/onednn/host_loop, cpu/reference/grouped, got "fast"',
                       result.err)
 
 
@@ -168,6 +168,8 @@ class Sustained(CliTest):
     def test_bursts_are_no_base_for_it(self):
         path = self.write("burst.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows("--samples", 5)))
         self.refused("bench", *self.FLAGS, "--sustained", "0.05s", "--compare", path, words=("--compare", "which has none"))
+        other = self.write("other.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows("--sustained", "0.06s")))
+        self.refused("bench", *self.FLAGS, "--sustained", "0.05s", "--compare", other, words=("--compare", "which has none"))
         sustained = self.write("sustained.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows("--sustained", "0.05s")))
         out = self.fine("bench", *self.FLAGS, "--sustained", "0.05s", "--compare", sustained, "--threshold", 100).out
         self.assertIn("/ base", out)
@@ -183,6 +185,7 @@ class Compare(CliTest):
         rows = [json.loads(line) for line in lines]
         for row in rows:
             row["timing"]["median_s"] *= scale
+            row["timing"]["unsteady"] = False  # as on a quiet machine
         return self.write("base.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
     def test_slower_cases_fail_and_are_named(self):
@@ -196,6 +199,22 @@ class Compare(CliTest):
         self.fine("bench", *self.FLAGS, "--compare", self.base(1e6), "--threshold", 0)
         # At most 100: a hundred and one times as slow, which no clock makes of the same machine.
         self.fine("bench", *self.FLAGS, "--compare", self.base(1), "--threshold", 100)
+
+    def changed(self, change):
+        """A base of one row, fast and changed."""
+        row = json.loads(self.fine("bench", *self.FLAGS, "--strategy", "grouped", "--json", "-").out)
+        row["timing"].update(median_s=1e-9, unsteady=False)
+        change(row)
+        return self.write("changed.jsonl", json.dumps(row) + "\n")
+
+    def test_unsteady_rows_judge_nothing(self):
+        path = self.changed(lambda row: row["timing"].update(unsteady=True))
+        result = self.fine("bench", *self.FLAGS, "--strategy", "grouped", "--compare", path)
+        self.assertIn("changed.jsonl: 1 rows were unsteady, and judge nothing", result.err)
+
+    def test_rows_whose_check_failed_are_no_base(self):
+        path = self.changed(lambda row: row["check"].update(mismatches=5))
+        self.refused("bench", *self.FLAGS, "--strategy", "grouped", "--compare", path, words=("--compare", "at least one row"))
 
     def test_a_regime_that_is_no_word_is_refused(self):
         row = json.loads(self.fine("bench", *self.FLAGS, "--strategy", "grouped", "--json", "-").out)
@@ -295,6 +314,9 @@ class Refusals(CliTest):
         self.refused("bench", "counts:1", *shape, "--samples", 4, words=("--samples", '"4"'))
         self.refused("bench", "counts:1", *shape, "--sustained", "8", words=("--sustained", "90s"))
         self.refused("bench", "counts:1", *shape, "--sustained", "0s", words=("--sustained", "above 0"))
+        for outside in ("0.01s", "2h"):
+            self.refused("bench", "counts:1", *shape, "--sustained", outside, words=("--sustained", "0.05s to 1h", outside))
+        self.refused("bench", "counts:1", *shape, "--implementation", "a,,", words=("--implementation", "names between commas"))
         self.refused("bench", "counts:1", *shape, "--sustained", "8s", "--samples", 20, words=("--samples", "without --sustained"))
         self.refused("bench", "counts:1", *shape, "--sustained", "8s", "--profile", words=("--profile", "without --sustained"))
         self.refused("bench", "counts:1", *shape, "--sustained", "8s", "--pass", "mlp", words=("--sustained", "mlp"))

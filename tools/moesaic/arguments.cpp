@@ -214,6 +214,19 @@ void check_bench(const BenchFlags& bench, const RunFlags& run) {
   check_passes(bench, run);
 }
 
+/// Ranks of the environment are asked for their number later.
+void check_bench_ep(const EpBenchFlags& bench) {
+  if (bench.topk > bench.experts) {
+    refuse("--topk", "at most --experts " + std::to_string(bench.experts),
+           std::to_string(bench.topk));
+  }
+  if (bench.d % 8 != 0) refuse("--d", "a multiple of 8", std::to_string(bench.d));
+  if (bench.simulated > 0 && bench.experts % bench.simulated != 0) {
+    refuse("--experts", "a multiple of --simulated " + std::to_string(bench.simulated),
+           std::to_string(bench.experts));
+  }
+}
+
 }  // namespace
 
 void check_together(const Options& options) {
@@ -239,6 +252,7 @@ void check_together(const Options& options) {
     refuse_usage(verb, "--shape: expected a name or d=D,h=H, got none");
   }
   if (bench) check_bench(options.bench, options.run);
+  if (options.verb == Verb::bench_ep) check_bench_ep(options.ep_bench);
   if (options.verb == Verb::run) check_applicable(options.run);
 }
 

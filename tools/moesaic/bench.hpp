@@ -37,7 +37,8 @@ struct BenchCase {
   TelemetrySummary clocks;
   /// Experts by GroupedGemm::regime; empty where the implementation has but one.
   std::map<std::string, std::int64_t> regimes;
-  double base_seconds = 0;  ///< Median of the row it is compared with; 0: there is none.
+  double base_seconds = 0;     ///< Median of the row it is compared with; 0: there is none.
+  bool base_unsteady = false;  ///< That row was: the ratio says nothing.
   [[nodiscard]] double ratio_to_base() const { return run.seconds / base_seconds; }
 };
 
@@ -112,15 +113,19 @@ class BenchBase {
  public:
   /// @throws Error{invalid_argument} naming the file and line that cannot be read.
   explicit BenchBase(const std::string& path);
-  /// Rows that were cut off and skipped.
+  /// Rows that were skipped: cut off, or without a passed check.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
-  /// Median seconds of the last row of this case. Commit, samples and instance may differ.
-  [[nodiscard]] std::optional<double> seconds(const BenchCase& one, const DeviceInfo& device) const;
+  struct Found {
+    double seconds = 0;  ///< Median.
+    bool unsteady = false;
+  };
+  /// The last row of this case. Commit, samples and instance may differ.
+  [[nodiscard]] std::optional<Found> find(const BenchCase& one, const DeviceInfo& device) const;
 
  private:
   struct Row {
     std::string key;
-    double seconds = 0;
+    Found found;
   };
   std::vector<Row> rows_;
   std::vector<std::string> warnings_;

@@ -158,8 +158,15 @@ Json derived_json(const BenchCase& one, const DeviceInfo& device) {
 
 /// What rows of one case have in common, whatever was added to the schema beside it.
 std::string key_of(const Json& device_name, const Json& problem, const Json& offs,
-                   std::string_view regime) {
-  return (device_name.dump() + problem.dump() + offs.dump()).append(regime);
+                   std::string_view regime, double conditioning_seconds) {
+  // Seconds of other regions are those of another clock.
+  const std::string regions = format(" %.4g", conditioning_seconds);
+  return (device_name.dump() + problem.dump() + offs.dump()).append(regime) + regions;
+}
+
+bool has_passed(const Json& row) {
+  const Json check = row.value("check", Json());
+  return !check.is_object() || check.value("mismatches", Json(0)) == 0;
 }
 
 }  // namespace
@@ -253,18 +260,26 @@ BenchBase::BenchBase(const std::string& path) {
     const Json regime = timing.value("regime", Json(name(Regime::short_burst)));
     if (!regime.is_string()) refuse(place, "a row whose timing.regime is a word", regime.dump());
     const Json offs = routing.is_object() ? routing.value("offs", Json()) : Json();
+    if (!has_passed(row)) {
+      warnings_.push_back(place + ": skipped, a row whose check failed");
+      continue;
+    }
+    const Json conditioning = timing.value("conditioning_s", Json(0.0));
     rows_.push_back({key_of(device.value("name", Json()), row.value("problem", Json()), offs,
-                            regime.get<std::string>()),
-                     timing["median_s"].get<double>()});
+                            regime.get<std::string>(),
+                            conditioning.is_number() ? conditioning.get<double>() : 0),
+                     {timing["median_s"].get<double>(), timing.value("unsteady", Json()) == true}});
   }
   if (rows_.empty()) refuse("--compare", "at least one row", path + ", which has none");
 }
 
-std::optional<double> BenchBase::seconds(const BenchCase& one, const DeviceInfo& device) const {
-  const std::string key =
-      key_of(device.name, problem_json(one), end_offsets(one.counts), name(regime_of(one)));
+std::optional<BenchBase::Found> BenchBase::find(const BenchCase& one,
+                                                const DeviceInfo& device) const {
+  const double conditioning = one.sustained ? one.sustained->regions.conditioning_seconds : 0;
+  const std::string key = key_of(device.name, problem_json(one), end_offsets(one.counts),
+                                 name(regime_of(one)), conditioning);
   for (auto row = rows_.rbegin(); row != rows_.rend(); ++row) {
-    if (row->key == key) return row->seconds;
+    if (row->key == key) return row->found;
   }
   return std::nullopt;
 }

@@ -88,7 +88,9 @@ BenchCase base_case(const Comparison& comparison, const Options& options, const 
   one.problem = gemm_problem(comparison.flags, one.run.experts, one.run.rows);
   one.problem.strategy = strategy;
   one.counts = comparison.record.counts;
-  if (options.bench.sustained_seconds) one.sustained.emplace();
+  if (options.bench.sustained_seconds) {
+    one.sustained = {sustained_regions(*options.bench.sustained_seconds), 0};
+  }
   return one;
 }
 
@@ -100,16 +102,16 @@ void require_match(const BenchBase& base, const std::vector<Comparison>& all,
       BenchCase one = base_case(comparison, options, device, strategy_of(name));
       one.run.implementation = name;
       one.run.named = true;
-      if (base.seconds(one, device)) return;
+      if (base.find(one, device)) return;
     }
     for (const Strategy strategy : options.run.strategies) {
       BenchCase one = base_case(comparison, options, device, strategy);
       for (const Activations mode : {Activations::save, Activations::recompute}) {
         one.run.activations = mode;
-        if (base.seconds(one, device)) return;
+        if (base.find(one, device)) return;
         if (one.run.x_rows == XRows::in_order) continue;
         one.run.x_rows = XRows::copied;
-        if (base.seconds(one, device)) return;
+        if (base.find(one, device)) return;
         one.run.x_rows = XRows::indexed;
       }
     }
@@ -128,7 +130,11 @@ void run_one(const Comparison& comparison, const BenchSetting& setting, const Op
         timing_of(options.bench), told, results);
   for (std::size_t i = before; i < results.cases.size(); ++i) {
     BenchCase& one = results.cases[i];
-    if (base != nullptr) one.base_seconds = base->seconds(one, setting.device).value_or(0);
+    if (base != nullptr) {
+      const BenchBase::Found found = base->find(one, setting.device).value_or(BenchBase::Found{});
+      one.base_seconds = found.seconds;
+      one.base_unsteady = found.unsteady;
+    }
     sink.write(bench_row(one, setting));
   }
 }
@@ -162,8 +168,10 @@ bool report_failures(const BenchResults& results, const BenchFlags& flags) {
   static constexpr double kThreshold = 0.03;
   bool fast = true;
   for (const BenchCase& one : results.cases) {
-    if (one.base_seconds <= 0 || one.ratio_to_base() <= 1 + flags.threshold.value_or(kThreshold))
+    if (one.base_seconds <= 0 || one.base_unsteady ||
+        one.ratio_to_base() <= 1 + flags.threshold.value_or(kThreshold)) {
       continue;
+    }
     fast = false;
     std::fprintf(stderr, "moesaic bench: %s, %lld rows, %s %s: %s, %.3f times the %s in %s\n",
                  one.run.source.c_str(), static_cast<long long>(one.run.rows),
@@ -226,6 +234,13 @@ ExitCode cmd_bench(const Options& options) {
   if (base) add_new(base->warnings(), report.warnings);
   print_report(report, "bench", true);
   print_choice(choice, "bench");
+  if (options.bench.sustained_seconds) {
+    const SustainedRegions regions = sustained_regions(*options.bench.sustained_seconds);
+    const double pass =
+        regions.pilot_seconds + regions.conditioning_seconds + regions.measured_seconds;
+    std::fprintf(stderr, "moesaic bench: every case is worked on twice for about %s\n",
+                 duration(pass).c_str());
+  }
   const BenchSetting setting{options.command, choice.device,
                              device_circumstances(choice.device.device)};
   if (options.bench.profile) {
@@ -240,6 +255,12 @@ ExitCode cmd_bench(const Options& options) {
   for (const BenchCase& one : results.cases) timed.push_back(one.run);
   const std::string warning = unsteady_warning(timed);
   if (!warning.empty()) std::fprintf(stderr, "moesaic bench: warning: %s\n", warning.c_str());
+  const auto unsteady_base = std::count_if(results.cases.begin(), results.cases.end(),
+                                           [](const BenchCase& one) { return one.base_unsteady; });
+  if (unsteady_base > 0) {
+    std::fprintf(stderr, "moesaic bench: warning: %s: %lld rows were unsteady, and judge nothing\n",
+                 options.bench.compare_path.c_str(), static_cast<long long>(unsteady_base));
+  }
   const bool good = report_failures(results, options.bench);
   if (Interrupt::came()) end_interrupted();
   if (!good) return ExitCode::check_failed;

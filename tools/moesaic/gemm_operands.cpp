@@ -38,7 +38,7 @@ Support support_of(const std::string& implementation, const std::vector<Candidat
     if (candidate.implementation == implementation) return candidate.support;
     known.push_back(candidate.implementation);
   }
-  refuse("--implementation", "one of " + join(known, ", "), implementation);
+  refuse("--implementation", "all, or some of " + join(known, ", "), implementation);
 }
 
 /// The names of `flags`; of `all` those of the grouped product that take this problem and that no

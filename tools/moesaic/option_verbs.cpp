@@ -136,6 +136,7 @@ void declare_bench_lists(CLI::App& app, BenchFlags& bench) {
 
 void declare_bench(CLI::App& app, Options& options) {
   static constexpr std::int64_t kMaxSamples = 1000;
+  static constexpr double kLeastSustained = 0.05, kMostSustained = 3600;
   options.run.strategies = parse_strategy("all");
   BenchFlags& bench = options.bench;
   declare_source(app, options.input);
@@ -152,13 +153,20 @@ void declare_bench(CLI::App& app, Options& options) {
   add(app, "--implementation", "NAME,...",
       "Time these too, as info names them, beside what the plan chooses; all: every grouped one",
       [&options](const std::string& text) {
-        options.run.implementations = parse_list<std::string>(
-            "--implementation", text, [](std::string_view word) { return std::string(word); });
+        const auto read = [&text](std::string_view word) {
+          if (word.empty()) refuse("--implementation", "names between commas", text);
+          return std::string(word);
+        };
+        options.run.implementations = parse_list<std::string>("--implementation", text, read);
       });
   add(app, "--sustained", "TIME",
       "Work without a gap, each case alone: so long, such as 8s, before the times are taken",
       [&bench](const std::string& text) {
-        bench.sustained_seconds = parse_seconds("--sustained", text);
+        const double seconds = parse_seconds("--sustained", text);
+        if (seconds < kLeastSustained || seconds > kMostSustained) {
+          refuse("--sustained", "from 0.05s to 1h, such as 8s", text);
+        }
+        bench.sustained_seconds = seconds;
       });
   add(app, "--samples", "N", "Timed runs of every strategy, 5 to 1000 (20)",
       [&bench](const std::string& text) {
