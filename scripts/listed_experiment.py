@@ -6,6 +6,7 @@ import os
 import shlex
 from pathlib import Path
 
+from row_parts import parts_of
 from torch_arm import case_place, place
 
 OURS = ("--output", "--budget", "--dry-run", "--summarize", "--json", "--backend")  # set here, or no run
@@ -20,7 +21,10 @@ class Listed:
     """One experiment of the list: its words, files and cases, and what its stages came to."""
 
     def __init__(self, words, folder):
-        self.words = shlex.split(words)
+        try:
+            self.words = shlex.split(words)
+        except ValueError as error:
+            raise Refused(f"EXPERIMENT: expected a name and flags as a shell splits them, got {words!r}: {error}") from None
         if not self.words:
             raise Refused("EXPERIMENT: expected a name such as fig38, got nothing")
         for word in self.words:
@@ -40,18 +44,41 @@ class Listed:
         except BlockingIOError:
             raise Refused(f"{self.name}: expected {self.log_path} to be free, got one that another run writes to") from None
 
+    def rows(self):
+        """Rows of this experiment that are there, in one file or in parts. A row that was cut off is none."""
+        for path in [self.rows_path] if self.rows_path.exists() else parts_of(self.rows_path):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                try:
+                    row = json.loads(line)
+                    mine = row["experiment"]["name"] == self.name
+                except (ValueError, KeyError, TypeError):
+                    continue
+                if mine:
+                    yield row
+
+    def refuse_other_device(self, kind):
+        """Rows of a CPU are not those that a GPU is asked for, nor the other way round."""
+        for row in self.rows():
+            device = row.get("device", {})  # fig2's rows are of none
+            if device.get("kind", kind) != kind:
+                raise Refused(f"{self.name}: expected rows of backend {kind} in {self.folder}, got rows of {device.get('name')}, "
+                              f"backend {device['kind']} (another folder: --output)")
+
     def places(self):
-        """Places of the rows that are there. A row that was cut off is none."""
+        """Places of the rows that are there."""
         found = set()
-        for line in self.rows_path.read_text(encoding="utf-8").splitlines() if self.rows_path.exists() else ():
+        for row in self.rows():
             try:
-                found.add(place(json.loads(line)["experiment"]))
-            except (ValueError, KeyError, TypeError):
+                found.add(place(row["experiment"]))
+            except (KeyError, TypeError):
                 continue
         return found
 
     def progress(self):
         """((done, all) rows of moesaic's arms, (done, all) of torch's, seconds that the rest takes of either)."""
+        if self.name == "fig2":  # arithmetic, without cases: made anew by every run
+            count = sum(1 for _ in self.rows())
+            return [count, count], [0, 0], 0.0, 0.0
         there, own, torch = self.places(), [0, 0], [0, 0]
         own_s = torch_s = 0.0
         for case in self.cases:

@@ -109,7 +109,25 @@ class Runner:
         spare = left - behind
         return spare if spare >= left / 2 else min(left, 1.5 * need + 20)
 
-    def list_cases(self, one):
+    def kind(self):
+        """The kind of device that the command takes: cpu or cuda."""
+        if self.args.backend != "auto":
+            return self.args.backend
+        done = subprocess.run([self.args.moesaic, "info", "--json"], env=self.environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Refused(done.stderr.strip() or f"--moesaic: info ended with {done.returncode}")
+        return "cuda" if any(one["device"].startswith("cuda") for one in json.loads(done.stdout)["devices"]) else "cpu"
+
+    def list_cases(self):
+        """What there is to do; refuses what cannot be run, before anything is written."""
+        for one in self.experiments:
+            self.list_cases_of(one)
+        if any(True for one in self.experiments for _ in one.rows()):
+            kind = self.kind()
+            for one in self.experiments:
+                one.refuse_other_device(kind)
+
+    def list_cases_of(self, one):
         if one.name == "fig2":
             return
         done = subprocess.run([self.args.moesaic, "experiment", *one.words, *self.backend, "--dry-run", "--json"], cwd=one.folder,
@@ -160,8 +178,6 @@ class Runner:
                 return
 
     def run(self):
-        for one in self.experiments:
-            self.list_cases(one)
         needs = [sum(one.progress()[2:]) for one in self.experiments]
         try:
             for index, one in enumerate(self.experiments):
@@ -214,6 +230,8 @@ def read_arguments(argv):
     parser.add_argument("--no-torch", dest="torch", action="store_false", help="leave the arm torch out")
     parser.add_argument("--no-profile", dest="profile", action="store_false", help="leave the profiler out")
     args = parser.parse_args(argv)
+    if args.gpu is not None and args.backend == "cpu":
+        raise Refused(f"--gpu: expected --backend auto or cuda with it, got --gpu {args.gpu} --backend cpu")
     for flag, command in (("--moesaic", args.moesaic), ("--python", args.python)):
         if shutil.which(command) is None:
             raise Refused(f"{flag}: expected a command that can be run, got {command}")
@@ -222,19 +240,28 @@ def read_arguments(argv):
     return args
 
 
+def make_folder(folder):
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"--output: expected a folder, which is made where there is none, got {folder}: {error.strerror}") from None
+
+
 def main(argv=None):
     try:
         args = read_arguments(argv)
         folder = args.output.resolve()
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         experiments = [Listed(words, folder) for words in args.experiments]
         names = [one.name for one in experiments]
         if len(set(names)) < len(names):
             raise Refused(f"EXPERIMENT: expected every name once, got {', '.join(names)}")
+        runner = Runner(args, experiments)
+        runner.list_cases()
         for one in experiments:
             one.lock()
             row_parts.join(one.rows_path)
-        code = Runner(args, experiments).run()
+        code = runner.run()
         for one in experiments:
             row_parts.split(one.rows_path)
         return code

@@ -62,6 +62,7 @@ class RunExperimentsTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"(?m)^fig71 +12 +0 +0 +0 +\d+\.\d")
         self.assertRegex(done.stdout, r"(?m)^fig72 +18 +0 +0 +0 +\d+\.\d")
+        self.assertRegex(done.stdout, r"(?m)^fig2 +4 +0 +0 +0 +\d+\.\d")
         self.assertEqual(len(self.rows("fig71")), 12)
         self.assertEqual(len(self.rows("fig2")), 4)
         # Rows tell how they came to be, without a place on this machine.
@@ -184,17 +185,46 @@ while :; do sleep 300; done
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertRegex(done.stdout, r"(?m)^fig71 +12 +0 +0 +3 .*torch could not run")
 
+    def test_rows_of_another_device_are_not_done(self):
+        self.assertEqual(self.run_script("fig38" + REDUCED, "fig2").returncode, 0)
+        path = self.folder / "fig38.jsonl"
+        before = path.read_bytes()
+        name = self.rows("fig38")[0]["device"]["name"]
+        self.refused("--backend", "cuda", "fig38" + REDUCED, words=("fig38: expected rows of backend cuda in", f"got rows of {name}", "--output"))
+        path.rename(self.folder / "fig38.part1.jsonl")
+        self.refused("--backend", "cuda", "fig38" + REDUCED, words=("fig38: expected rows of backend cuda in",))
+        path.write_bytes(before.replace(b'"kind":"cpu"', b'"kind":"cuda"'))
+        (self.folder / "fig38.part1.jsonl").unlink()
+        self.refused("fig38" + REDUCED, words=("fig38: expected rows of backend cpu in", "backend cuda"))
+        # What the command takes by itself, on a machine with a GPU.
+        info = self.folder.parent / "info"
+        info.write_text(f"""#!/bin/sh
+case "$1" in info) exec echo '{{"devices":[{{"device":"cpu"}},{{"device":"cuda:0"}}]}}' ;; esac
+exec {BINARY} "$@"
+""")
+        info.chmod(0o755)
+        path.write_bytes(before)
+        self.refused("--backend", "auto", "--moesaic", info, "fig38" + REDUCED, words=("fig38: expected rows of backend cuda in",))
+        self.assertEqual(path.read_bytes(), before)
+        done = self.run_script("--backend", "cuda", "fig2")  # arithmetic is of no device
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_refusals(self):
         self.refused("fig39", words=("NAME", "fig39"))
         self.refused("fig38 --output x", words=("EXPERIMENT", "--output"))
         self.refused("", words=("EXPERIMENT", "got nothing"))
+        self.refused('fig38 "', words=("EXPERIMENT: expected", "got 'fig38 \"'", "No closing quotation"))
+        self.refused("fig71", "fig38 --protocol none", words=("--protocol", "none"))
+        self.refused("--gpu", "0", "fig38", words=("--gpu: expected --backend auto or cuda", "--gpu 0 --backend cpu"))
+        self.assertEqual(list(self.folder.iterdir()), [])
         self.refused("fig38", "fig38 --only rows=64", words=("every name once", "fig38, fig38"))
         self.refused("--seconds", "0", "fig38", words=("--seconds", "expected seconds above 0, got 0"))
         self.refused("--moesaic", "/none", "fig38", words=("--moesaic", "/none"))
         self.refused("--python", "/none", "fig38", words=("--python", "/none"))
         file = self.folder.parent / "file"
         file.write_text("")
-        self.refused("--output", file / "rows", "fig38", words=("file/rows: expected", "Not a directory"))
+        self.refused("--output", file / "rows", "fig38", words=("--output: expected a folder", "file/rows", "Not a directory"))
+        self.refused("--output", file, "fig38", words=("--output: expected a folder", "file: File exists"))
 
     def test_shares_of_the_time(self):
         runner = object.__new__(run_experiments.Runner)
