@@ -7,6 +7,8 @@ Recordings are made by scripts/compare_torch.py and lie in bench/results/ (schem
 
     scripts/performance_tables.py bench/results/FILE.jsonl   # rewrites both pages between their markers, in place
     scripts/performance_tables.py --check    # exit 1 if a page is not what the rows that performance.md names say
+
+Bad input is exit code 2.
 """
 import argparse
 import json
@@ -24,6 +26,7 @@ BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 READ_BYTES_PER_S = 4.57e12
 DENSE_FLOPS = 804e12
 EXPERTS = 16
+NOT_UP_TO_DATE, BAD_INPUT = 1, 2
 
 
 def stream_seconds(active_experts, rows, n, k):
@@ -35,8 +38,9 @@ def dense_seconds(rows, n, k):
     return 2.0 * rows * n * k / DENSE_FLOPS
 
 
-def fail(message):
-    sys.exit(f"performance_tables: {message}")
+def fail(message, code=BAD_INPUT):
+    print(f"performance_tables: {message}", file=sys.stderr)
+    sys.exit(code)
 
 
 def read_rows(path):
@@ -215,7 +219,7 @@ def main():
         new = f"\n\n{texts[path]}\n\n"
         if options.check:
             if new != inside:
-                fail(f"{path}: not what {name} says; run scripts/performance_tables.py {name}")
+                fail(f"{path}: not what {name} says; run scripts/performance_tables.py {name}", NOT_UP_TO_DATE)
             continue
         path.write_text(f"{before}{BEGIN}{new}{END}{after}", encoding="utf-8")
         print(f"{path}: tables {'as before' if new == inside else 'rewritten'}, from {name}")

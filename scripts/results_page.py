@@ -10,6 +10,7 @@ Files replace those that the page names for the same experiments; what it says o
 
 Statistics are those of `moesaic experiment NAME --summarize --json`, pictures those of `moesaic report`. What stands
 outside the markers is written by people. Rows of another device belong on another page: --page FILE.
+Exit codes: 1 a page that is not what its rows say, 2 bad input, or the command or the browser is missing.
 """
 import argparse
 import json
@@ -39,10 +40,12 @@ PICTURES = {"fig38": [SWEEP_PICTURE], "fig71": [SWEEP_PICTURE], "table44": [("",
 NOT_RUN = "Not run yet."
 NAMES = re.compile(r"^Rows: (.+)\.$", re.MULTILINE)
 RUN_FLAGS = re.compile(r" --(?:output|budget|process)[ =]\S+")
+NOT_UP_TO_DATE, BAD_INPUT = 1, 2
 
 
-def fail(message):
-    sys.exit(f"results_page: {message}")
+def fail(message, code=BAD_INPUT):
+    print(f"results_page: {message}", file=sys.stderr)
+    sys.exit(code)
 
 
 def markers(name):
@@ -237,23 +240,29 @@ def main():
     parser.add_argument("--moesaic", default=str(ROOT / "build/release/tools/moesaic/moesaic"), help="the built command")
     options = parser.parse_args()
     page = options.page.resolve()
-    old = page.read_text(encoding="utf-8") if page.exists() else ""
+    try:
+        old = page.read_text(encoding="utf-8") if page.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"--page: expected a page that can be read, got {page}: {getattr(error, 'strerror', None) or error}")
     if not old and (options.check or page == PAGE):
         fail(f"{page}: expected the page, got none")
     experiments, device = group(options.files, old, options.moesaic, page)
     if experiments and shutil.which(options.moesaic) is None:
-        fail(f"--moesaic: expected the built command, got {options.moesaic}")
+        fail(f"--moesaic: expected the command moesaic (make build makes it), got {options.moesaic}, which is not there or cannot be run")
     new, pictures = rewrite(old or new_page(device), experiments, page)
     folder = page.parent / "figures"
     if options.check:
         if new != old:
-            fail(f"{page}: not what its rows say; run scripts/results_page.py")
+            fail(f"{page}: not what its rows say; run scripts/results_page.py", NOT_UP_TO_DATE)
         for name in pictures:
             if not (folder / f"{name}.svg").exists():
-                fail(f"{folder / name}.svg: expected the picture of the page, got none; run scripts/results_page.py")
+                fail(f"{folder / name}.svg: expected the picture of the page, got none; run scripts/results_page.py", NOT_UP_TO_DATE)
         return
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(new, encoding="utf-8")
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(new, encoding="utf-8")
+    except OSError as error:
+        fail(f"--page: expected a page that can be written, got {page}: {error.strerror}")
     print(f"{page}: tables {'as before' if new == old else 'rewritten'}, {len(experiments)} of {len(EXPERIMENTS)} experiments have rows")
     if options.pictures and pictures:
         wanted = {name: (figure, view) for name, (figure, view, _) in pictures.items()}

@@ -40,7 +40,7 @@ class PerformanceTablesTest(unittest.TestCase):
     def refused(self, *arguments, words):
         before = self.page.read_text(encoding="utf-8")
         done = self.script(*arguments)
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         for word in words:
             self.assertIn(word, done.stderr)
@@ -60,7 +60,9 @@ class PerformanceTablesTest(unittest.TestCase):
         self.assertIn("as before", self.script(rows).stdout)
         self.assertEqual(self.script("--check").returncode, 0)
         self.readme.write_text(readme.replace("131", "113"), encoding="utf-8")
-        self.assertIn("README.md: not what", self.script("--check").stderr)
+        done = self.script("--check")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("README.md: not what", done.stderr)
 
     def test_files_that_cannot_be_read(self):
         self.refused(self.root / "absent.jsonl", words=("absent.jsonl", "No such file"))

@@ -68,7 +68,7 @@ class ResultsPageTest(unittest.TestCase):
     def refused(self, *arguments, words):
         before = self.page.read_text(encoding="utf-8")
         done = self.script(*arguments)
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         for word in words:
             self.assertIn(word, done.stderr)
@@ -109,7 +109,9 @@ class ResultsPageTest(unittest.TestCase):
         self.page.write_text(text.replace("What differs: much.", "What differs: little."))
         self.assertEqual(self.script("--check").returncode, 0)
         self.page.write_text(text.replace("| 700 |", "| 701 |", 1))
-        self.assertIn("not what its rows say", self.script("--check").stderr)
+        done = self.script("--check")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not what its rows say", done.stderr)
 
     def test_check_knows_the_files_and_pictures_of_the_page(self):
         rows = lines(made.sweep()).splitlines(keepends=True)
@@ -118,7 +120,9 @@ class ResultsPageTest(unittest.TestCase):
         self.assertIn("`bench/results/fig38.part1.jsonl`, `bench/results/fig38.part2.jsonl`", text)
         self.assertEqual(self.script("--check").returncode, 0)
         (self.page.parent / "figures/fig38.svg").unlink()
-        self.assertIn("expected the picture of the page", self.script("--check").stderr)
+        done = self.script("--check")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("expected the picture of the page", done.stderr)
         self.assertEqual(self.text(), text)
         paths[1].write_text("".join(rows[5:9]))
         self.assertEqual(self.script("--check").returncode, 1)
@@ -175,8 +179,15 @@ class ResultsPageTest(unittest.TestCase):
         self.refused(outside, words=("fig38.jsonl", "of this checkout", "bench/results/"))
         self.page.write_text(self.page.read_text().replace("<!-- fig38: end -->", ""))
         self.refused("--no-pictures", self.write("fig38.jsonl", good), words=("h200.md", "fig38: end"))
+        self.refused("--no-pictures", "--page", self.root / "docs", words=("--page: expected", "Is a directory"))
         self.page.unlink()
-        self.assertIn("expected the page", self.script("--check").stderr)
+        done = self.script("--check")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("expected the page", done.stderr)
+
+    def test_before_a_build(self):
+        self.text(self.write("fig38.jsonl", lines(made.sweep())))
+        self.refused("--check", "--moesaic", "/none/moesaic", words=("--moesaic: expected", "make build makes it", "/none/moesaic"))
 
 
 if __name__ == "__main__":
