@@ -79,6 +79,10 @@ def parse(argv):
     args = parser.parse_args(argv)
     if args.output is None and not args.dry_run:
         raise Refused("--output: expected a file that rows are appended to, or --dry-run, got none")
+    if args.dry_run and args.seconds:
+        raise Refused("--seconds: expected a run, which it limits, got --dry-run, which lists all that is left")
+    if args.output and not args.output.parent.is_dir():
+        raise Refused(f"--output: expected a file in a folder that is there, got {args.output}")
     compare_routing.refuse_flags_without_files(args)
     if args.groups and ("real" in args.groups) != bool(args.routing):
         raise Refused("--groups: expected real and --routing together, got one of them")

@@ -116,7 +116,11 @@ class CompareTorchRun(CompareTest):
         self.refused("--cases", "fwd 96*", message="--cases: expected a pattern of names such as 'fwd 4096 M=64 vs torch', got 'fwd 96")
         self.refused("--seconds", "soon", message="--seconds: expected a number above 0, got 'soon'")
         self.refused("--routing", "a", real=2 * [compare_cases.real_case("x", (8, 8), 8, 8, {})], message="--label: .*two cases 'real x'")
-        self.refused("--output", str(self.folder / "none/rows.jsonl"), message="none/rows.jsonl: expected a file that can be opened")
+        for dry_run in ((), ("--dry-run",)):
+            self.refused("--output", str(self.folder / "none/rows.jsonl"), *dry_run,
+                         message="--output: expected a file in a folder that is there, got .*none/rows.jsonl")
+            self.refused("--output", str(self.folder), *dry_run, message=": expected a file that can be opened, got: Is a directory")
+        self.refused("--dry-run", "--seconds", "5", message="--seconds: expected a run, which it limits, got --dry-run")
         with contextlib.redirect_stderr(io.StringIO()) as told:
             self.assertEqual(compare_torch.main([]), 2)
         self.assertIn("--output: expected a file", told.getvalue())
