@@ -38,11 +38,13 @@ class Candidate(NamedTuple):
 
 
 class View(NamedTuple):
-    """What the contract says about an argument. Strides count elements; device is (kind, index)."""
+    """What the contract says about an argument. Strides count elements; device is (kind, index);
+    copied_by is what the caller's library makes row-major storage by."""
     shape: tuple
     stride: tuple
     dtype: str
     device: tuple
+    copied_by: str = ".contiguous()"
 
     def __str__(self):
         index = f":{self.device[1]}" if self.device[0] != "cpu" else ""
@@ -84,7 +86,7 @@ def check_rows(argument, view, columns=None):
     if view.shape[1] % 8 != 0:
         refuse(argument, "a multiple of 8 columns", view)
     if view.stride[1] != 1 and view.shape[0] > 0:  # NumPy's strides of no rows are zero
-        refuse(argument, "row-major storage (last stride 1; .contiguous() makes it so)", view)
+        refuse(argument, f"row-major storage (last stride 1; {view.copied_by} makes it so)", view)
     fits = view.stride[0] >= view.shape[1] and _fits_16(view.stride[0], view.dtype)
     if not fits and view.shape[0] > 1:  # the stride of a single row is never used
         refuse(argument, "a row stride that covers the row and is a multiple of 16 bytes", view)

@@ -88,8 +88,8 @@ def check_weights(name, view, shape, why=""):
     if tuple(view.shape) != shape:
         refuse(name, f"{list(shape)}{why}", view)
     if _gemm.weight_storage(name, view, str(list(shape))) != "rows":
-        refuse(name, "row-major storage (.contiguous() makes it so); weights are never copied in "
-               "silence", view)
+        refuse(name, f"row-major storage ({view.copied_by} makes it so); weights are never copied "
+               "in silence", view)
 
 
 def layout(args_type, views):

@@ -33,7 +33,7 @@ def _view(argument, array):
     if any(stride % size for stride in array.strides):
         refuse(argument, "strides that are whole elements", array.strides)
     return View(array.shape, tuple(stride // size for stride in array.strides),
-                _dtype_name(array.dtype), CPU)
+                _dtype_name(array.dtype), CPU, "numpy.ascontiguousarray")
 
 
 def _empty(view):

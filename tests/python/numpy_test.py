@@ -247,7 +247,12 @@ class Refusals(unittest.TestCase):
             "mat_a: expected a NumPy array": lambda: moesaic.grouped_mm([1], b, offs=offs),
             "mat_a: expected \\[M, 16\\]": lambda: moesaic.grouped_mm(integers(8, 24), b, offs=offs),
             "mat_a: expected bf16 or f32": lambda: moesaic.grouped_mm(x.astype(np.float16), b, offs=offs),
-            "mat_a: expected row-major": lambda: moesaic.grouped_mm(integers(16, 8).T, b, offs=offs),
+            "mat_a: expected row-major.*; numpy.ascontiguousarray makes": lambda: moesaic.grouped_mm(
+                integers(16, 8).T, b, offs=offs),
+            "grad_out: expected row-major.*; numpy.ascontiguousarray makes": lambda: moesaic.wgrad(
+                integers(8, 32)[:, ::2], x, offs=offs),
+            "w_down: expected row-major.*\\(numpy.ascontiguousarray makes": lambda: moesaic.swiglu_mlp(
+                x, integers(2, 16, 16), integers(2, 8, 16).swapaxes(1, 2), offs=offs, order="up_gate"),
             "mat_a: expected a 16-byte aligned": lambda: moesaic.grouped_mm(odd, b, offs=offs),
             "mat_b: expected bf16": lambda: moesaic.grouped_mm(x, b.astype(np.float32), offs=offs),
             "mat_b: expected three": lambda: moesaic.grouped_mm(x, b[None], offs=offs),

@@ -173,7 +173,7 @@ class Refusals(MoesaicTest):
             "x: expected a 16-byte aligned": dict(x=odd),
             "w_up_gate: expected \\[3, 96, 64\\]": dict(w_up_gate=w_up_gate[:, :48]),
             "w_up_gate: expected bf16, the type of x": dict(w_up_gate=w_up_gate.double()),
-            "w_up_gate: expected row-major .*never copied in silence": dict(w_up_gate=turned),
+            "w_up_gate: expected row-major .*\\(.contiguous\\(\\) makes.*never copied in silence": dict(w_up_gate=turned),
             "w_down: expected 3 dimension": dict(w_down=w_down[0]),
             "w_down: expected \\[3, 64, 48\\]": dict(w_down=w_down[:2]),
             "w_down: expected \\[3, 64, 48\\] .*, got bf16 \\[3, 48, 64\\]": dict(w_down=w_down.transpose(1, 2).contiguous()),

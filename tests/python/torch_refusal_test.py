@@ -26,7 +26,7 @@ class Refusals(MoesaicTest):
             "mat_a: expected a tensor": dict(mat_a=[1]),
             "mat_a: expected \\[M, 64\\]": dict(mat_a=integers(30, 128)),
             "mat_a: expected bf16": dict(mat_a=x.half()),
-            "mat_a: expected row-major": dict(mat_a=integers(64, 30).t()),
+            "mat_a: expected row-major.*; .contiguous\\(\\) makes": dict(mat_a=integers(64, 30).t()),
             "mat_a: expected a 16-byte aligned": dict(mat_a=odd),
             "mat_b: expected bf16": dict(mat_b=b.half()),
             "mat_b: expected three": dict(mat_b=b[None]),
