@@ -93,10 +93,11 @@ class Loading(unittest.TestCase):
             package.mkdir(parents=True)
             for source in (ROOT / "python/moesaic").glob("*.py"):
                 (package / source.name).write_bytes(source.read_bytes())
-            result = in_fresh_python("import moesaic; moesaic.version()",
-                                     PYTHONPATH=str(package.parent))
-            self.assertIn(str(package / "libmoesaic.so"), result.stderr)
-            self.assertIn("set MOESAIC_LIBRARY", result.stderr)
+            for variable in ({}, {"MOESAIC_LIBRARY": ""}):
+                result = in_fresh_python("import moesaic; moesaic.version()",
+                                         PYTHONPATH=str(package.parent), **variable)
+                self.assertIn(str(package / "libmoesaic.so"), result.stderr)
+                self.assertIn("set MOESAIC_LIBRARY", result.stderr)
 
     def test_another_library_is_refused(self):
         result = in_fresh_python("import moesaic; moesaic.version()", MOESAIC_LIBRARY=self.libc())
