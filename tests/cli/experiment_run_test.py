@@ -203,6 +203,34 @@ class Resume(CliTest):
         self.assertEqual({r["experiment"]["process"] for r in rows_of(self.parts)}, {1})
         self.refused("experiment", "fig72", *CPU, *out, "--process", 2, words=("--process", "below 2"))
 
+    def test_rows_without_a_passed_check_are_left_out_and_run_again(self):
+        args = ("experiment", "fig71", *CPU, "--arms", "grouped", "--output", self.parts)
+        self.fine(*args)
+        good = rows_of(self.parts)
+        bad = [json.loads(json.dumps(row)) for row in good]
+        bad[0]["check"]["mismatches"] = 2
+        bad[1]["check"]["elements"] = 0
+        del bad[2]["check"]
+        for count in (1, 2, 3):
+            rows = bad[:count] + good[count:]
+            self.parts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            warning = f"parts.jsonl: {count} rows without a passed check are left out"
+            if count < 3:
+                summary = self.fine("experiment", "fig71", "--summarize", self.parts, "--json")
+                self.assertIn(warning, summary.err)
+                self.assertEqual(json.loads(summary.out)["rows"], 3 - count)
+            else:
+                self.refused("experiment", "fig71", "--summarize", self.parts, words=("--summarize", "with a passed check"))
+            if count < 3:
+                self.assertIn(f"of which {3 - count} are there", self.fine(*args, "--dry-run").out)
+            result = self.fine(*args)
+            self.assertIn(warning, result.err)
+            self.assertIn(f"{count} rows to", result.err)
+            again = rows_of(self.parts)
+            self.assertEqual(again[:3], rows)
+            self.assertEqual(without_times(again[3:]), without_times(good[:count]))
+            self.assertIn("nothing to run; 3 of 3 are there", self.fine(*args).err)
+
     def test_rows_of_another_device_protocol_seed_or_case_are_refused(self):
         args = ("experiment", "fig71", *CPU, "--arms", "grouped", "--output", self.parts)
         self.fine(*args)

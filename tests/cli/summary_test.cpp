@@ -100,6 +100,7 @@ TEST(Summary, RowsAreApartByProtocolAndDeviceAndTheLastOfAPlaceCounts) {
            R"("},"git":{"sha":"0"},"problem":{"n":8,"k":8},"routing":{"offs":[2,3]},"timing":)" +
            R"({"mean_s":)" + std::to_string(seconds) +
            R"(,"unsteady":false},"work":{"useful_flops":1,"executed_flops":1},"clocks":null,)" +
+           R"("check":{"elements":4,"mismatches":0},)" +
            R"("experiment":{"name":"fig38","protocol":")" + protocol + R"(","case":")" + key +
            R"(","arm":"grouped","process":0,"order":0,"factors":{"rows":3}}})" + "\n";
   };
@@ -200,6 +201,7 @@ TEST(Summary, ClockAndPowerOfATrialAreMeansOfItsLooks) {
   const std::string path = testing::TempDir() + "moesaic_summary_looks.jsonl";
   std::ofstream(path)
       << R"({"schema":"moesaic.bench/1","device":{"name":"one"},"git":{"sha":"0"},)"
+         R"("check":{"elements":4,"mismatches":0},)"
          R"("problem":{"n":8,"k":8},"routing":{"offs":[2,3]},"timing":{"mean_s":1,"unsteady":false},)"
          R"("work":{"useful_flops":1,"executed_flops":1},"clocks":{"throttled":true,)"
          R"("sm_mhz":{"median":1},"power_w":1},"telemetry":{"sm_mhz":[1000,1000,1600],)"

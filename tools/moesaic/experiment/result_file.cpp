@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <fstream>
+#include <utility>
 
 #include "experiment/statistics.hpp"
 #include "moesaic/build_info.hpp"
 #include "moesaic/device_telemetry.hpp"
 #include "moesaic/error.hpp"
+#include "report/field.hpp"
 #include "text.hpp"
 
 namespace moesaic::cli::experiment {
@@ -74,6 +76,12 @@ void read_timed(const Json& json, StoredRow& row) {
   read_clocks(json, row);
 }
 
+/// A row shows that what it timed was right. Arithmetic needs no check.
+bool passed(const Json& json, bool timed) {
+  return !timed || (report::number(json, "check.elements") > 0 &&
+                    report::number(json, "check.mismatches") == 0);
+}
+
 StoredRow read_row(const Json& json, bool timed) {
   const Json& experiment = json.at("experiment");
   StoredRow row;
@@ -100,10 +108,15 @@ void ResultFile::add(const std::string& flag, const std::string& path) {
   path_ = path;
   std::ifstream file(path);
   std::string line;
+  unchecked_ = 0;
   for (std::int64_t number = 1; file && std::getline(file, line); ++number) {
     if (line.empty()) continue;
     take(line,
          format("%s: %s line %lld", flag.c_str(), path.c_str(), static_cast<long long>(number)));
+  }
+  if (unchecked_ > 0) {
+    warnings_.push_back(flag + ": " + path + ": " + std::to_string(unchecked_) +
+                        " rows without a passed check are left out");
   }
 }
 
@@ -120,7 +133,12 @@ void ResultFile::take(const std::string& line, const std::string& place) {
   }
   if (!json.contains("experiment")) return;  // a row of bench
   try {
-    rows_.push_back(read_row(json, timed));
+    StoredRow row = read_row(json, timed);
+    if (!passed(json, timed)) {
+      ++unchecked_;
+      return;
+    }
+    rows_.push_back(std::move(row));
   } catch (const Json::exception& error) {
     refuse(place, std::string("a row as docs/guide/experiments.md has them (") + error.what() + ")",
            line.substr(0, 40));

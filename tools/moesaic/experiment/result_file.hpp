@@ -29,13 +29,14 @@ struct StoredRow {
   [[nodiscard]] std::string factor(const std::string& name) const;
 };
 
-/// The rows of one file, or of several that are read as one.
+/// The rows with a passed check of one file, or of several that are read as one.
 class ResultFile {
  public:
   /// No rows.
   ResultFile() = default;
   /// A file that is not there has no rows. @throws Error{invalid_argument} naming `flag`, file and
-  /// line for what is no row; a row that was cut off is left out with a warning.
+  /// line for what is no row; rows that were cut off or have no passed check are left out with a
+  /// warning.
   ResultFile(const std::string& flag, const std::string& path) { add(flag, path); }
   /// Rows of another file behind those that are there. @throws like the constructor.
   void add(const std::string& flag, const std::string& path);
@@ -51,7 +52,8 @@ class ResultFile {
  private:
   void take(const std::string& line, const std::string& place);
 
-  std::string path_;  ///< Of the last file.
+  std::string path_;            ///< Of the last file.
+  std::int64_t unchecked_ = 0;  ///< Rows of the last file without a passed check.
   std::vector<StoredRow> rows_;
   std::set<RowPlace> places_;
   std::vector<std::string> warnings_;

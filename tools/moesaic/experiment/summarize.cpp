@@ -18,13 +18,13 @@ ExitCode summarize(const Options& options) {
     if (!std::ifstream(path)) refuse("--summarize", "a file of rows that can be read", path);
     rows.add("--summarize", path);
   }
-  const std::vector<RowSet> sets = row_sets(rows, flags.name);
-  if (sets.empty()) {
-    refuse("--summarize", "rows of " + flags.name,
-           join(flags.summarize_paths, ", ") + ", where none is");
-  }
   for (const std::string& warning : rows.warnings()) {
     std::fprintf(stderr, "moesaic experiment: warning: %s\n", warning.c_str());
+  }
+  const std::vector<RowSet> sets = row_sets(rows, flags.name);
+  if (sets.empty()) {
+    refuse("--summarize", "rows of " + flags.name + " with a passed check",
+           join(flags.summarize_paths, ", ") + ", where none is");
   }
   for (std::size_t i = 0; i < sets.size(); ++i) {
     const std::string text = json ? summary_json(sets[i]) : summary_text(sets[i]);
