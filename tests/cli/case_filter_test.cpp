@@ -72,12 +72,17 @@ TEST(CaseFilter, UnknownFactorsAndValuesAreRefused) {
                require("trail=0"));
   expect_error(ErrorCode::invalid_argument, {"--only", "0, 1, 2, 3, 4, 5, 6, 7", "\"8\""},
                require("trial=8"));
-  const Design histograms = make_design("fig40", {});
-  expect_error(ErrorCode::invalid_argument, {"--only", "together"}, [&] {
-    CaseFilter{-1,
-               {parse_choice("control=false"), parse_choice("bin=0"), parse_choice("histogram=99")}}
-        .require_known(histograms);
+  expect_error(ErrorCode::invalid_argument, {"--process", "0 to 0", "\"5\""}, [&] {
+    CaseFilter{5, {}}.require_known(design);
   });
+  const Design histograms = make_design("fig40", {});
+  expect_error(
+      ErrorCode::invalid_argument, {"--only", "together", "control=false bin=0 histogram=99"}, [&] {
+        CaseFilter{
+            -1,
+            {parse_choice("control=false"), parse_choice("bin=0"), parse_choice("histogram=99")}}
+            .require_known(histograms);
+      });
 }
 
 }  // namespace

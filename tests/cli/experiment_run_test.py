@@ -201,7 +201,7 @@ class Resume(CliTest):
         out = ("--output", self.parts)
         self.fine("experiment", "fig72", *CPU, *out, "--process", 1)
         self.assertEqual({r["experiment"]["process"] for r in rows_of(self.parts)}, {1})
-        self.refused("experiment", "fig72", *CPU, *out, "--process", 2, words=("--process", "below 2"))
+        self.refused("experiment", "fig72", *CPU, *out, "--process", 2, words=("--process: expected 0 to 1, got", "2"))
 
     def test_rows_without_a_passed_check_are_left_out_and_run_again(self):
         args = ("experiment", "fig71", *CPU, "--arms", "grouped", "--output", self.parts)

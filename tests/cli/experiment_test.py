@@ -125,6 +125,10 @@ class Refusals(CliTest):
             self.refused("experiment", "fig38", "--dry-run", *flags, words=words)
         for choice, words in (("rows", ("FACTOR=VALUE", "rows")), ("trial=1", ("a factor of fig38", "trial")), ("rows=65", ("that rows has", "65"))):
             self.refused("experiment", "fig38", "--only", choice, "--dry-run", words=("--only", *words))
+        for name, last in (("fig38", 0), ("fig40", 2)):
+            self.refused("experiment", name, "--dry-run", "--process", 5, words=(f"--process: expected 0 to {last}, got", "5"))
+        self.refused("experiment", "fig40", "--dry-run", "--only", "control=false", "--only", "bin=0,1", "--only", "histogram=99", "--process", 1,
+                     words=("--only", "together", "control=false bin=0,1 histogram=99 --process 1"))
         self.refused("experiment", "table44", "--arms", "host_loop", "--dry-run", words=("--arms", "dense", "host_loop"))
 
     def test_flags_that_do_not_apply(self):

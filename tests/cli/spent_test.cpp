@@ -39,6 +39,17 @@ TEST(Spent, EveryPartIsCorrectedByItself) {
   EXPECT_EQ(corrected_seconds(next, {.other = 0}, {.other = 8}), 111);
 }
 
+TEST(Lesson, OnlyFinishedCasesCorrect) {
+  const Spent one{.start = 1, .prepare = 2, .check = 3, .timing = 4, .other = 5};
+  Lesson lesson;
+  // Stopped in its check, the first case has no timing yet, which is not to say that it takes none.
+  EXPECT_EQ(lesson.corrected(one), one.total());
+  lesson.learn({.start = 2, .prepare = 2, .check = 6, .timing = 4, .other = 5}, one);
+  EXPECT_EQ(lesson.corrected(one), one.total() + 4);
+  lesson.learn({.start = 2, .prepare = 4, .check = 12, .timing = 4, .other = 10}, one);
+  EXPECT_EQ(lesson.corrected(one), one.total() + 3 - 2);
+}
+
 /// fig40 at its protocol: most of the expected time is the protocol's own.
 TEST(Plan, ExpectsOfFig40LittleButItsSamples) {
   const Design design = make_design("fig40", {});

@@ -231,10 +231,6 @@ std::string row_device(const DeviceInfo& device) {
 
 ExitCode run_design(const Options& options, const Design& design, Account& account) {
   const ExperimentFlags& flags = options.experiment;
-  if (flags.process && *flags.process >= design.processes) {
-    refuse("--process", "below " + std::to_string(design.processes),
-           std::to_string(*flags.process));
-  }
   const CaseFilter filter = filter_of(flags);
   filter.require_known(design);
   const DeviceChoice choice = device_for(design, options.run.backend);

@@ -26,6 +26,16 @@ std::string words_of(const std::set<std::string>& words) {
   return join(some, ", ") + ", ...";
 }
 
+/// "trial=0,2 tokens=1", as it was given.
+std::string words_of(const CaseFilter& filter) {
+  std::vector<std::string> words;
+  for (const FactorChoice& choice : filter.only) {
+    words.push_back(choice.factor + "=" + join(choice.values, ","));
+  }
+  if (filter.process >= 0) words.push_back("--process " + std::to_string(filter.process));
+  return join(words, " ");
+}
+
 }  // namespace
 
 FactorChoice parse_choice(std::string_view text) {
@@ -47,6 +57,9 @@ bool CaseFilter::takes(const Case& one) const {
 }
 
 void CaseFilter::require_known(const Design& design) const {
+  if (process >= design.processes) {
+    refuse("--process", "0 to " + std::to_string(design.processes - 1), std::to_string(process));
+  }
   for (const FactorChoice& choice : only) {
     std::set<std::string> factors, values;
     for (const Case& one : design.cases) {
@@ -65,7 +78,7 @@ void CaseFilter::require_known(const Design& design) const {
   }
   if (std::none_of(design.cases.begin(), design.cases.end(),
                    [&](const Case& one) { return takes(one); })) {
-    refuse("--only", "values that some case has together", "none that has");
+    refuse("--only", "values that some case has together", words_of(*this));
   }
 }
 

@@ -24,7 +24,8 @@ struct CaseFilter {
   std::int64_t process = -1;       ///< Below 0: every process.
   std::vector<FactorChoice> only;  ///< A case that has such a factor has one of its values.
   [[nodiscard]] bool takes(const Case& one) const;
-  /// @throws Error{invalid_argument} naming --only for a factor or value that no case has.
+  /// @throws Error{invalid_argument} naming --process for one that the design does not have, --only
+  /// for a factor or value that no case has.
   void require_known(const Design& design) const;
 };
 

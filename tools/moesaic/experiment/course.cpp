@@ -9,13 +9,12 @@ namespace moesaic::cli::experiment {
 namespace {
 
 /// Whether a task ends in time, by what the tasks before it took beside what was expected.
-bool in_time(const Task& task, const CourseResult& result, const Account& account,
+bool in_time(const Task& task, const Lesson& lesson, const Account& account,
              const std::optional<double>& budget_seconds) {
   if (!budget_seconds) return true;
   Spent expected = task.expected;
   expected.start = 0;  // has been spent
-  return account.seconds() + corrected_seconds(expected, account.spent(), result.expected) <=
-         *budget_seconds;
+  return account.seconds() + lesson.corrected(expected) <= *budget_seconds;
 }
 
 }  // namespace
@@ -28,9 +27,10 @@ CourseResult run_course(const Design& design, const std::vector<Task>& tasks,
   Workbench bench(setting.device, design.seed);
   account.charge(&Spent::start);
   CourseResult result;
+  Lesson lesson;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const Task& task = tasks[i];
-    result.out_of_time = !in_time(task, result, account, options.budget_seconds);
+    result.out_of_time = !in_time(task, lesson, account, options.budget_seconds);
     if (result.out_of_time || Interrupt::came()) {
       result.left.insert(result.left.end(), tasks.begin() + static_cast<std::ptrdiff_t>(i),
                          tasks.end());
@@ -51,13 +51,16 @@ CourseResult run_course(const Design& design, const std::vector<Task>& tasks,
     };
     run_task(task, design, {bench, account}, hooks, result.trouble);
     account.charge(&Spent::other);
-    if (Interrupt::came() && !rest.arms.empty()) result.left.push_back(std::move(rest));
     result.expected += task.expected;
+    if (Interrupt::came() && !rest.arms.empty()) {
+      result.left.push_back(std::move(rest));
+    } else {
+      lesson.learn(account.spent(), task.expected);
+    }
   }
   account.charge(&Spent::other);
   result.spent = account.spent();
-  result.left_seconds =
-      corrected_seconds(expected_seconds(result.left), result.spent, result.expected);
+  result.left_seconds = lesson.corrected(expected_seconds(result.left));
   return result;
 }
 

@@ -18,7 +18,7 @@ struct CourseResult {
   std::int64_t rows = 0, throttled = 0, unsteady = 0;  ///< Written, and those of them flagged.
   CaseTrouble trouble;
   std::vector<Task> left;    ///< Not begun, or begun and stopped between arms.
-  double left_seconds = 0;   ///< About what they take, as far as this course has taught.
+  double left_seconds = 0;   ///< About what they take, as far as finished cases have taught.
   bool out_of_time = false;  ///< --budget ended it; an interrupt else when tasks are left.
   Spent spent, expected;     ///< Of the tasks that were run.
 };

@@ -44,4 +44,18 @@ class Account {
 /// `done` is what was expected of all that was spent.
 double corrected_seconds(const Spent& expected, const Spent& spent, const Spent& done);
 
+/// What finished cases took and what was expected of them. A case that was stopped between its
+/// steps says nothing about those that it has not reached.
+struct Lesson {
+  Spent spent, expected;
+  /// A case has ended; `all_spent` is the account's so far.
+  void learn(const Spent& all_spent, const Spent& case_expected) {
+    spent = all_spent;
+    expected += case_expected;
+  }
+  [[nodiscard]] double corrected(const Spent& next) const {
+    return corrected_seconds(next, spent, expected);
+  }
+};
+
 }  // namespace moesaic::cli::experiment
