@@ -94,6 +94,20 @@ class Rows(CliTest):
         self.refused("experiment", "fig40", "--summarize", self.folder / "fig38.jsonl", words=("--summarize", "fig40"))
         self.refused("experiment", "fig40", "--summarize", self.folder / "absent", words=("--summarize", "absent"))
 
+    def test_a_field_that_is_not_as_it_should_be_is_named(self):
+        _, rows = self.run_experiment("table44", *CPU, "--only", "trial=0", "--arms", "grouped")
+        for path, value, expected in (("timing.mean_s", "fast", 'a number above 0, got ""fast""'), ("timing.mean_s", -1, 'a number above 0, got "-1"'),
+                                      ("timing.unsteady", None, 'true or false, got "null"'), ("work.useful_flops", 0, "a number above 0"),
+                                      ("routing.offs", None, "a list"), ("routing.offs", [4, 2], "do not decrease"), ("problem.n", 1.5, "a whole number"),
+                                      ("clocks", 7, "true or false"), ("telemetry", {"sm_mhz": [], "power_w": [], "reasons": [-1]}, "bits"),
+                                      ("experiment.order", "first", "a whole number"), ("experiment.factors", [], "an object")):
+            row = json.loads(json.dumps(rows[1]))
+            *above, last = path.split(".")
+            (row[above[0]] if above else row)[last] = value
+            file = self.write("changed.jsonl", json.dumps(rows[0]) + "\n" + json.dumps(row) + "\n")
+            result = self.refused("experiment", "table44", "--summarize", file, words=(f"--summarize: {file}:2: {path}", expected))
+            self.assertNotIn("json.exception", result.err)
+
     def test_summaries_as_json(self):
         for name, *args in (("fig38",), ("table44", "--trials", 1), ("fig40",), ("fig72",), ("fig73",),
                             ("skew", "zipf:1.2", "uniform", "--rows", 512, "--experts", 8, "--shape", "d=64,h=64")):
@@ -158,7 +172,7 @@ class Resume(CliTest):
         self.assertLess(there.count(b"\n"), 150)
         self.parts.write_bytes(there[:-100])  # as if it had been killed while writing
         result = self.fine("experiment", "fig40", *CPU, "--output", self.parts)
-        self.assertRegex(result.err, r"parts\.jsonl line \d+: left out, a row that was cut off")
+        self.assertRegex(result.err, r"parts\.jsonl:\d+: left out, a row that was cut off")
         torn = there.count(b"\n") - 1
         lines = self.parts.read_text().splitlines()
         self.assertEqual("\n".join(lines[:torn]).encode(), there.rstrip(b"\n").rsplit(b"\n", 1)[0])  # not run again

@@ -145,16 +145,16 @@ class Refusals(CliTest):
 
     def test_files_of_rows_that_are_none(self):
         path = self.write("rows.jsonl", '{"schema": "other/1"}\n')
-        self.refused("experiment", "fig2", "--output", path, words=("--output", "rows.jsonl line 1", "moesaic.roofline/1"))
+        self.refused("experiment", "fig2", "--output", path, words=("--output", "rows.jsonl:1: expected", "moesaic.roofline/1"))
         path = self.write("rows.jsonl", '{"schema": "moesaic.bench/1", "experiment": {}}\n')
-        self.refused("experiment", "fig2", "--output", path, words=("rows.jsonl line 1", "experiments.md"))
+        self.refused("experiment", "fig2", "--output", path, words=("rows.jsonl:1: experiment.name: expected a text",))
         self.refused("experiment", "fig2", "--output", self.folder / "no" / "rows", words=("--output", "written"))
 
     def test_a_row_that_was_cut_off_is_left_out_and_said(self):
         path = self.folder / "rows.jsonl"
         path.write_text('{"schema": "moesaic.roof')
         result = self.fine("experiment", "fig2", "--device", "h200", "--output", path)
-        self.assertIn("rows.jsonl line 1: left out, a row that was cut off", result.err)
+        self.assertIn("rows.jsonl:1: left out, a row that was cut off", result.err)
         self.assertEqual(len(path.read_text().splitlines()), 3)
 
 

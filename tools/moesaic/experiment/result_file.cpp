@@ -11,6 +11,7 @@
 #include "moesaic/device_telemetry.hpp"
 #include "moesaic/error.hpp"
 #include "report/field.hpp"
+#include "report/row_check.hpp"
 #include "text.hpp"
 
 namespace moesaic::cli::experiment {
@@ -34,6 +35,52 @@ double mean_of(const Json& list) {
 /// NVML's bit of the software power cap (nvmlClocksEventReasonSwPowerCap).
 constexpr std::uint64_t kPowerCap = 0x4;
 
+void check_flag(const Json& json, const report::RowCheck& check, const std::string& path) {
+  const Json* value = report::field(json, path);
+  if (value == nullptr || !value->is_boolean()) check.refuse_field(path, "true or false");
+}
+
+void check_list(const Json& json, const report::RowCheck& check, const std::string& path) {
+  const Json* value = report::field(json, path);
+  if (value == nullptr || !value->is_array()) check.refuse_field(path, "a list");
+}
+
+void check_place(const report::RowCheck& check) {
+  for (const char* path :
+       {"experiment.name", "experiment.protocol", "experiment.case", "experiment.arm"}) {
+    check.text(path);
+  }
+  check.whole("experiment.process", 0);
+  check.whole("experiment.order", 0);
+  check.object("experiment.factors");
+}
+
+void check_timed(const Json& json, const report::RowCheck& check) {
+  check.text("device.name");
+  check.text("git.sha");
+  check.whole("problem.n", 1);
+  check.whole("problem.k", 1);
+  check_list(json, check, "routing.offs");
+  check.offsets("routing.offs");
+  check.positive("timing.mean_s");
+  check_flag(json, check, "timing.unsteady");
+  check.positive("work.useful_flops");
+  check.positive("work.executed_flops");
+  if (const Json* clocks = report::field(json, "clocks"); clocks == nullptr || !clocks->is_null()) {
+    check_flag(json, check, "clocks.throttled");
+    check.not_negative("clocks.sm_mhz.median");
+  }
+  if (const Json* looks = report::field(json, "telemetry");
+      looks != nullptr && looks->is_object()) {
+    for (const char* list : {"sm_mhz", "power_w", "reasons"}) {
+      check_list(json, check, std::string("telemetry.") + list);
+    }
+    for (const Json& bits : looks->at("reasons")) {
+      if (!bits.is_number_unsigned()) check.refuse_field("telemetry.reasons", "NVML's bits");
+    }
+  }
+}
+
 void read_telemetry(const Json& telemetry, StoredRow& row) {
   row.sm_mhz = mean_of(telemetry.at("sm_mhz"));
   row.power_w = mean_of(telemetry.at("power_w"));
@@ -51,7 +98,8 @@ void read_clocks(const Json& json, StoredRow& row) {
   if (const Json& clocks = json.at("clocks"); !clocks.is_null()) {
     row.throttled = clocks.at("throttled").get<bool>();
     row.sm_mhz = clocks.at("sm_mhz").at("median").get<double>();
-    row.power_w = clocks.at("power_w").is_number() ? clocks.at("power_w").get<double>() : 0;
+    const double power = report::number(json, "clocks.power_w");
+    row.power_w = power > 0 ? power : 0;
   }
   if (const Json telemetry = json.value("telemetry", Json()); telemetry.is_object()) {
     read_telemetry(telemetry, row);
@@ -72,7 +120,6 @@ void read_timed(const Json& json, StoredRow& row) {
   row.unsteady = json.at("timing").at("unsteady").get<bool>();
   row.useful_flops = json.at("work").at("useful_flops").get<double>();
   row.executed_flops = json.at("work").at("executed_flops").get<double>();
-  if (!(row.mean_seconds > 0)) throw Json::other_error::create(0, "timing.mean_s above 0", &json);
   read_clocks(json, row);
 }
 
@@ -82,7 +129,11 @@ bool passed(const Json& json, bool timed) {
                     report::number(json, "check.mismatches") == 0);
 }
 
-StoredRow read_row(const Json& json, bool timed) {
+/// @throws Error{invalid_argument} naming the place and the field that is not as it should be.
+StoredRow read_row(const Json& json, bool timed, const std::string& place) {
+  const report::RowCheck check(json, place);
+  check_place(check);
+  if (timed) check_timed(json, check);
   const Json& experiment = json.at("experiment");
   StoredRow row;
   row.place = {experiment.at("name").get<std::string>(),
@@ -111,8 +162,7 @@ void ResultFile::add(const std::string& flag, const std::string& path) {
   unchecked_ = 0;
   for (std::int64_t number = 1; file && std::getline(file, line); ++number) {
     if (line.empty()) continue;
-    take(line,
-         format("%s: %s line %lld", flag.c_str(), path.c_str(), static_cast<long long>(number)));
+    take(line, format("%s: %s:%lld", flag.c_str(), path.c_str(), static_cast<long long>(number)));
   }
   if (unchecked_ > 0) {
     warnings_.push_back(flag + ": " + path + ": " + std::to_string(unchecked_) +
@@ -132,17 +182,12 @@ void ResultFile::take(const std::string& line, const std::string& place) {
     refuse(place, "a row of schema moesaic.bench/1 or moesaic.roofline/1", line.substr(0, 40));
   }
   if (!json.contains("experiment")) return;  // a row of bench
-  try {
-    StoredRow row = read_row(json, timed);
-    if (!passed(json, timed)) {
-      ++unchecked_;
-      return;
-    }
-    rows_.push_back(std::move(row));
-  } catch (const Json::exception& error) {
-    refuse(place, std::string("a row as docs/guide/experiments.md has them (") + error.what() + ")",
-           line.substr(0, 40));
+  StoredRow row = read_row(json, timed, place);
+  if (!passed(json, timed)) {
+    ++unchecked_;
+    return;
   }
+  rows_.push_back(std::move(row));
   places_.insert(rows_.back().place);
 }
 
