@@ -136,6 +136,11 @@ class Refusals(CliTest):
         self.refused("experiment", "fig38", "--shape", "small-2", "--dry-run", words=("--shape", "skew alone"))
         self.refused("experiment", "fig38", "--json", words=("--json", "--dry-run or --summarize"))
         self.refused("experiment", "fig38", "--only", "rows=64", "--summarize", "x", words=("--only", "--summarize"))
+        for flags in (("--output", "x"), ("--dry-run",), ("--protocol", "full"), ("--arms", "dense"), ("--trials", 2), ("--budget", "1m"),
+                      ("--process", 0), ("--seed", 2), ("--backend", "cpu"), ("--strict",)):
+            self.refused("experiment", "fig38", *flags, "--summarize", "x", words=(f"{flags[0]}: expected without --summarize",))
+        for flags in (("golden.json",), ("--shape", "small-2"), ("--layer", 1), ("--layer", "all"), ("--rows", 64), ("--proj", "down")):
+            self.refused("experiment", "skew", *flags, "--summarize", "x", words=("FILE or SPEC" if "." in flags[0] else flags[0], "without --summarize"))
         self.refused("experiment", "fig2", "--only", "rows=64", words=("--only", "arithmetic"))
         self.refused("experiment", "fig38", "--device", "h200", words=("--device", "--dry-run"))
         self.refused("experiment", "fig2", "--arms", "dense", words=("--arms", "arithmetic"))

@@ -71,24 +71,58 @@ void require(bool fits, const char* flag, const std::string& expected, const std
   if (!fits) refuse_usage("experiment", expected_got(flag, expected, got));
 }
 
+/// Flags, and whether they were given.
+using GivenFlags = std::vector<std::pair<const char*, bool>>;
+
+/// What only `skew` reads.
+GivenFlags input_flags(const Options& options) {
+  const InputOptions& input = options.input;
+  const RunFlags& run = options.run;
+  return {{"FILE or SPEC", !input.inputs.empty()},      {"--experts", input.experts.has_value()},
+          {"--layer", input.layer || input.all_layers}, {"--step", input.step.has_value()},
+          {"--rank", input.rank.has_value()},           {"--ep", input.ep.has_value()},
+          {"--rows", input.rows.has_value()},           {"--form", input.form.has_value()},
+          {"--shape", !run.shape_text.empty()},         {"--proj", run.projection_given}};
+}
+
+/// What says how cases are timed, and which.
+GivenFlags timing_flags(const Options& options) {
+  const ExperimentFlags& flags = options.experiment;
+  return {{"--protocol", flags.protocol_given},
+          {"--arms", !flags.design.arms.empty()},
+          {"--trials", flags.design.trials > 0},
+          {"--budget", flags.budget_seconds.has_value()},
+          {"--process", flags.process.has_value()},
+          {"--only", !flags.only.empty()},
+          {"--backend", options.run.backend != BackendChoice::automatic}};
+}
+
+void require_none(const GivenFlags& given, const std::string& expected, const std::string& got) {
+  for (const auto& [flag, is] : given) require(!is, flag, expected, got);
+}
+
+/// --summarize runs nothing: what says how to run has no use beside it.
+void check_summarize(const Options& options) {
+  GivenFlags given = input_flags(options), timing = timing_flags(options);
+  given.insert(given.end(), timing.begin(), timing.end());
+  given.insert(given.end(), {{"--seed", options.input.seed != InputOptions{}.seed},
+                             {"--output", !options.experiment.output_path.empty()},
+                             {"--strict", options.output.strict},
+                             {"--dry-run", options.experiment.dry_run}});
+  require_none(given, "without --summarize", "both");
+}
+
 /// What only `skew` reads, and what it needs.
 void check_inputs(const Options& options) {
   const std::string& name = options.experiment.name;
-  const InputOptions& input = options.input;
-  const RunFlags& run = options.run;
   if (name == "skew") {
     if (!options.experiment.summarize_paths.empty()) return;
-    require(!input.inputs.empty(), "FILE or SPEC", "at least one histogram for skew", "none");
-    require(!run.shape_text.empty(), "--shape", "a name or d=D,h=H for skew", "none");
+    require(!options.input.inputs.empty(), "FILE or SPEC", "at least one histogram for skew",
+            "none");
+    require(!options.run.shape_text.empty(), "--shape", "a name or d=D,h=H for skew", "none");
     return;
   }
-  const std::pair<const char*, bool> given[] = {
-      {"FILE or SPEC", !input.inputs.empty()},      {"--experts", input.experts.has_value()},
-      {"--layer", input.layer || input.all_layers}, {"--step", input.step.has_value()},
-      {"--rank", input.rank.has_value()},           {"--ep", input.ep.has_value()},
-      {"--rows", input.rows.has_value()},           {"--form", input.form.has_value()},
-      {"--shape", !run.shape_text.empty()},         {"--proj", run.projection_given}};
-  for (const auto& [flag, is] : given) require(!is, flag, "with skew alone", name);
+  require_none(input_flags(options), "with skew alone", name);
 }
 
 }  // namespace
@@ -145,24 +179,12 @@ void check_experiment(const Options& options) {
   check_inputs(options);
   require(!options.output.json || flags.dry_run || !flags.summarize_paths.empty(), "--json",
           "with --dry-run or --summarize", "none of it");
-  require(flags.only.empty() || flags.summarize_paths.empty(), "--only", "without --summarize",
-          "both");
-  require(flags.summarize_paths.empty() || !flags.dry_run, "--summarize", "without --dry-run",
-          "both");
   if (flags.name == "fig2") {
-    const std::pair<const char*, bool> given[] = {
-        {"--protocol", flags.protocol_given},
-        {"--arms", !flags.design.arms.empty()},
-        {"--trials", flags.design.trials > 0},
-        {"--budget", flags.budget_seconds.has_value()},
-        {"--process", flags.process.has_value()},
-        {"--only", !flags.only.empty()},
-        {"--summarize", !flags.summarize_paths.empty()},
-        {"--backend", options.run.backend != BackendChoice::automatic}};
-    for (const auto& [flag, is] : given) {
-      require(!is, flag, "with an experiment that runs", "fig2, which is arithmetic");
-    }
+    GivenFlags given = timing_flags(options);
+    given.emplace_back("--summarize", !flags.summarize_paths.empty());
+    require_none(given, "with an experiment that runs", "fig2, which is arithmetic");
   } else {
+    if (!flags.summarize_paths.empty()) check_summarize(options);
     require(flags.presets.empty() || (flags.dry_run && flags.presets.size() == 1), "--device",
             "with fig2, or one name with --dry-run", join(flags.presets, ","));
   }
