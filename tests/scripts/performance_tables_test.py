@@ -10,13 +10,15 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from written_page import WrittenPage
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "performance_tables.py"
 ROW = {"schema": "moesaic.compare/1", "case": "fwd 4096 M=64 vs torch", "us": 131.0, "tflops": 16.3, "ratio": 1.42,
        "git": {"sha": "0123456789abcdef", "dirty": False}, "toolchain": {"cuda": "13.0", "torch": "2.11"},
        "device": {"name": "GPU", "sms": 132, "power_limit_w": 700, "driver": "580"}, "date": "2026-11-30", "method": "none"}
 
 
-class PerformanceTablesTest(unittest.TestCase):
+class PerformanceTablesTest(WrittenPage, unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -36,15 +38,6 @@ class PerformanceTablesTest(unittest.TestCase):
     def script(self, *arguments):
         return subprocess.run([sys.executable, self.root / "scripts" / SCRIPT.name, *map(str, arguments)],
                               capture_output=True, text=True, check=False)
-
-    def refused(self, *arguments, words):
-        before = self.page.read_text(encoding="utf-8")
-        done = self.script(*arguments)
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        for word in words:
-            self.assertIn(word, done.stderr)
-        self.assertEqual(self.page.read_text(encoding="utf-8"), before)
 
     def test_says_that_it_rewrote_the_page(self):
         rows = self.rows(json.dumps(ROW) + "\n")

@@ -15,6 +15,7 @@ BINARY = str(Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else ""
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/report"))
 import made_up_rows as made  # noqa: E402
+from written_page import WrittenPage  # noqa: E402
 
 SCRIPTS = ("results_page.py", "results_pictures.py", "results_source.py", "results_tables.py", "row_parts.py")
 MADE = {"fig38": made.sweep, "table44": made.table44, "fig40": made.fig40, "fig72": made.fig72, "fig73": made.fig73, "skew": made.skew}
@@ -29,7 +30,7 @@ def lines(rows, device="NVIDIA H200"):
     return "".join(out)
 
 
-class ResultsPageTest(unittest.TestCase):
+class ResultsPageTest(WrittenPage, unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -64,15 +65,6 @@ class ResultsPageTest(unittest.TestCase):
 
     def between(self, text, name):
         return text.split(f"<!-- {name}: begin -->")[1].split(f"<!-- {name}: end -->")[0].strip()
-
-    def refused(self, *arguments, words):
-        before = self.page.read_text(encoding="utf-8")
-        done = self.script(*arguments)
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        for word in words:
-            self.assertIn(word, done.stderr)
-        self.assertEqual(self.page.read_text(encoding="utf-8"), before)
 
     def test_tables_say_what_the_rows_say(self):
         text = self.text(*(self.write(f"{name}.jsonl", lines(make())) for name, make in MADE.items()))

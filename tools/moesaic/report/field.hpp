@@ -41,4 +41,9 @@ inline std::string text(const nlohmann::ordered_json& row, std::string_view path
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
+/// A row's own check looked at something and found nothing wrong.
+inline bool has_clean_check(const nlohmann::ordered_json& row) {
+  return number(row, "check.elements") > 0 && number(row, "check.mismatches") == 0;
+}
+
 }  // namespace moesaic::cli::report

@@ -70,7 +70,7 @@ bool passed(const Json& row) {
   if (row.value("schema", Json()) == "moesaic.roofline/1") return true;
   const Json* passed = field(row, "check.passed");
   if (passed != nullptr) return *passed == true;
-  return number(row, "check.elements") > 0 && number(row, "check.mismatches") == 0;
+  return has_clean_check(row);
 }
 
 std::string first_line(const std::string& path) {

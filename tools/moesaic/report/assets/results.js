@@ -241,11 +241,14 @@ moesaic.kinds = {};
 
   /// Which of the chosen files have nothing of what the controls say; where none has, which others
   /// do.
-  function absent(kind, chosen, sets, view, spec) {
+  function absent(kind, chosen, drawn, sets, view, spec) {
     // A copy of spec: a figure keeps what it has drawn there.
     const has = (set) => kind.draw([{...set, place: 0}], view, {...spec}).traces.length > 0;
     const letter = (set) => (chosen.length > 1 ? 'AB'[set.place] : 'This file');
-    const without = chosen.filter((set) => !has(set));
+    // One file alone is what has just been drawn.
+    const without = chosen.length > 1 ? chosen.filter((set) => !has(set)) :
+        drawn.traces.length           ? [] :
+                                        chosen;
     const notes = without.map((set) => `${letter(set)} has no rows of this choice.`);
     if (without.length < chosen.length) return notes;
     const others = sets.filter(has).map((set) => labelOf(set, sets));
@@ -292,7 +295,8 @@ moesaic.kinds = {};
         return {
           ...drawn,
           notes: [
-            ...(drawn.notes || []), ...compared(chosen), ...absent(kind, chosen, sets, view, spec),
+            ...(drawn.notes || []), ...compared(chosen),
+            ...absent(kind, chosen, drawn, sets, view, spec),
             ...(old ? [`${old} earlier rows of the same cases are not shown.`] : [])
           ]
         };
