@@ -229,7 +229,7 @@ class NumberedTest(Base):
 
 class WordsTest(Base):
     def test_clean_words_pass(self):
-        self.assert_clean({"a.cpp": f"// {TO_DO}(#12) and {TO_DO} #7; a/home/b, network/root/x\n",
+        self.assert_clean({"a.cpp": f"// {TO_DO}(#12) and {TO_DO} #7; a/home/b, network/home/x\n",
                            "a.md": f"No `{TO_DO}` without an issue.\n"})
 
     def test_faults_are_found(self):
