@@ -3,9 +3,11 @@
 
 find_package(Threads REQUIRED)
 
+# The reference, and checks against it, run on all cores with it and on one without.
+find_package(OpenMP COMPONENTS CXX)
+
 set(MOESAIC_HAVE_ONEDNN OFF)
 if(NOT MOESAIC_ONEDNN STREQUAL "OFF")
-  find_package(OpenMP COMPONENTS CXX)
   find_package(dnnl CONFIG QUIET)
   if(dnnl_FOUND AND OpenMP_CXX_FOUND)
     set(MOESAIC_HAVE_ONEDNN ON)
