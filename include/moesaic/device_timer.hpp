@@ -47,10 +47,11 @@ class DeviceTimer {
 
   /// Runs `units` units of `calls_per_unit` calls of `piece` one after another without a gap, and
   /// waits for all of it. On a GPU a unit is one CUDA graph, captured once, so `piece` is called
-  /// `calls_per_unit` times and must be capturable; every unit is enqueued behind one closed gate.
-  /// On the CPU it is called `units * calls_per_unit` times.
+  /// `calls_per_unit` times and must be capturable; a closed gate holds the first units until the
+  /// host is well ahead. On the CPU it is called `units * calls_per_unit` times.
   /// @throws Error{invalid_argument} for less than one unit or call; Error{device_failure} when the
-  /// gate opened by its time-out, or the device refuses the capture; whatever `piece` throws.
+  /// gate opened by its time-out, when the device had to wait for a unit, which would be a gap, or
+  /// refuses the capture; whatever `piece` throws.
   [[nodiscard]] UnitTimes time_units(const std::function<void()>& piece,
                                      std::int64_t calls_per_unit, std::int64_t units) const;
 
