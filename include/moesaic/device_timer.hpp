@@ -16,10 +16,10 @@ namespace moesaic {
 /// waits for the device, such as Strategy::host_loop: behind a closed gate it would wait forever.
 enum class TimerGate : std::uint8_t { closed, open };
 
-/// Times of equal units of work that ran without a gap.
+/// Times of equal units of work, one after another.
 struct UnitTimes {
-  std::vector<double> seconds;  ///< Of each unit.
-  double submit_seconds = 0;    ///< What the host took to enqueue all of them.
+  std::vector<double> seconds;  ///< Of each unit; of the first with the launch before it.
+  std::int64_t late = 0;        ///< Units before which the device had run dry; 0: no gaps.
 };
 
 /// Times pieces of work of one stream.
@@ -45,13 +45,13 @@ class DeviceTimer {
   [[nodiscard]] std::vector<double> time(std::span<const std::function<void()>> pieces,
                                          TimerGate gate = TimerGate::closed) const;
 
-  /// Runs `units` units of `calls_per_unit` calls of `piece` one after another without a gap, and
-  /// waits for all of it. On a GPU a unit is one CUDA graph, captured once, so `piece` is called
-  /// `calls_per_unit` times and must be capturable; a closed gate holds the first units until the
-  /// host is well ahead. On the CPU it is called `units * calls_per_unit` times.
+  /// Runs `units` units of `calls_per_unit` calls of `piece` one after another, and waits for all
+  /// of it. On a GPU a unit is one CUDA graph, captured once, so `piece` is called `calls_per_unit`
+  /// times and must be capturable. Units are enqueued while the device works on those before: what
+  /// fits behind a gate has a limit, and a stream that is full would hold the host there for good.
+  /// On the CPU it is called `units * calls_per_unit` times.
   /// @throws Error{invalid_argument} for less than one unit or call; Error{device_failure} when the
-  /// gate opened by its time-out, when the device had to wait for a unit, which would be a gap, or
-  /// refuses the capture; whatever `piece` throws.
+  /// device refuses the capture; whatever `piece` throws.
   [[nodiscard]] UnitTimes time_units(const std::function<void()>& piece,
                                      std::int64_t calls_per_unit, std::int64_t units) const;
 

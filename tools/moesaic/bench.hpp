@@ -21,6 +21,7 @@ namespace moesaic::cli {
 struct SustainedRun {
   SustainedRegions regions;
   std::int64_t calls_per_sample = 1;
+  std::int64_t late = 0;  ///< Units that the device had to wait for.
 };
 
 /// A finished case: what `run` knows of it, and its circumstances.

@@ -77,9 +77,9 @@ void time_sustained_arms(std::span<Arm*> arms, const GroupedGemmArgs& args, cons
     SustainedTimes times = time_sustained(
         site, [&] { arm->gemm->execute(args, arm->workspace.get(), site.stream()); }, regions,
         kGpuWarmUps, result.sustained ? result.sustained->calls_per_sample : 0);
-    result.sustained = {regions, times.calls_per_sample};
+    const std::int64_t late = times.late + (result.sustained ? result.sustained->late : 0);
+    result.sustained = {regions, times.calls_per_sample, late};
     result.warm_ups = times.warm_ups;
-    result.gated = !site.on_host();
     result.samples_seconds.insert(result.samples_seconds.end(), times.samples_seconds.begin(),
                                   times.samples_seconds.end());
     std::vector<TelemetrySample>& seen = looks[arm];

@@ -136,6 +136,7 @@ Json timing_json(const BenchCase& one) {
     json["conditioning_s"] = one.sustained->regions.conditioning_seconds;
     json["measured_s"] = one.sustained->regions.measured_seconds;
     json["calls_per_sample"] = one.sustained->calls_per_sample;
+    json["late_units"] = one.sustained->late;
   }
   if (one.run.pass == RunPass::mlp) {
     json["forward_median_s"] = one.run.forward_seconds;

@@ -45,7 +45,7 @@ SustainedTimes time_sustained(const Site& site, const std::function<void()>& cal
   times.warm_ups = warm_ups_on(site.on_host(), warm_ups);
   const std::vector<std::function<void()>> first(static_cast<std::size_t>(times.warm_ups) + 1,
                                                  call);
-  const double call_seconds = mean_of_second_half(timer.time(first));
+  const double call_seconds = mean_of_second_half(timer.time(first, TimerGate::open));
   times.calls_per_sample =
       calls_per_sample > 0
           ? calls_per_sample
@@ -59,10 +59,11 @@ SustainedTimes time_sustained(const Site& site, const std::function<void()>& cal
       std::max(kLeastUnits, units_for(regions.measured_seconds, unit_seconds));
   DeviceTelemetry telemetry(site.device());
   const CpuLoadMeter meter;
-  std::vector<double> units =
-      timer.time_units(call, times.calls_per_sample, conditioning + measured).seconds;
+  UnitTimes timed = timer.time_units(call, times.calls_per_sample, conditioning + measured);
   telemetry.stop();
   times.load = meter.stop();
+  times.late = timed.late;
+  std::vector<double>& units = timed.seconds;
   units.erase(units.begin(), units.begin() + conditioning);
   const double measured_seconds = std::accumulate(units.begin(), units.end(), 0.0);
   if (!telemetry.looks().empty()) times.looks = last_looks(telemetry.looks(), measured_seconds);

@@ -90,7 +90,8 @@ void time_one_by_one(std::vector<ArmCall>& calls, const Timing& timing, const Co
     TimedArm timed = finished(std::move(call), timing, site);
     timed.result.samples_seconds = std::move(times.samples_seconds);
     timed.result.clocks = summarize(times.looks, times.why_no_looks);
-    timed.result.sustained = {timing.regions, times.calls_per_sample};
+    timed.result.sustained = {timing.regions, times.calls_per_sample, times.late};
+    timed.result.gated = false;
     timed.looks = std::move(times.looks);
     set_times(timed.result.run, timed.result.samples_seconds, times.load);
     hooks.finished(timed);
