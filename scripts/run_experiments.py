@@ -172,7 +172,7 @@ class Runner:
             step = math.ceil(len(counts) / MOST_PROFILED)
             specs = [f"counts:{rows}" for rows in list(counts)[::step]]
             code = self.call(one, "profile", [sys.executable, SCRIPTS / "profile_rows.py", one.rows_path.name, "--ncu", self.args.ncu, "--", self.args.moesaic,
-                                              "bench", *specs, "--shape", f"d={d},h={h}", "--proj", proj, "--strategy", "grouped", "--profile"])
+                                              "bench", *specs, "--layer", "all", "--shape", f"d={d},h={h}", "--proj", proj, "--strategy", "grouped", "--profile"])
             if code:
                 one.notes.append(f"no counters: profile_rows.py ended with {code}")
                 return

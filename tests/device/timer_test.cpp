@@ -40,6 +40,7 @@ TEST_F(Timer, UnitsOfMoreLaunchesThanAQueueHoldsRunWithoutAGap) {
   const Queue queue;
   const Stream stream = Stream::from_native(kDevice, queue.get());
   const auto call = [&] { plan.execute(args, workspace, stream); };
+  on.poison(queue.get());
   expect_no_gap(DeviceTimer(stream).time_units(call, kCalls, kUnits), kUnits, kCalls);
   on.compare(queue.get());
   EXPECT_EQ(on.differences(queue.get()), "");

@@ -249,6 +249,10 @@ exec {BINARY} "$@"
         self.assertEqual(words[words.index("--") + 2], "bench")
         self.assertEqual(words[-7:], ["--shape", "d=128,h=128", "--proj", "square", "--strategy", "grouped", "--profile"])
         self.assertEqual(one.notes, ["no counters: profile_rows.py ended with 1"])
+        # Of several records bench takes the first alone, unless it is told.
+        bench = words[words.index("--") + 1:]
+        done = subprocess.run([*bench[:-1], "--backend", "cpu", "--samples", "5", "--json", "-"], capture_output=True, text=True, check=True)
+        self.assertEqual(len(done.stdout.splitlines()), len(specs))
 
 
 if __name__ == "__main__":
