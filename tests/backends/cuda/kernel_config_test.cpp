@@ -54,6 +54,32 @@ TEST(KernelConfig, WarpsCoverTheTileOnce) {
   }
 }
 
+// Tall tiles lost where the rows of a raster group were more than L2 keeps (NB-0012).
+TEST(KernelConfig, OfATallRasterGroupTheRowsFitIntoL2) {
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    if (c.wgrad) continue;
+    for (const std::int64_t k : {8, 512, 2048, 4096, 4104, 7168, 8192, 20480, 65536}) {
+      const auto shape = c.row_shape(k);
+      const std::int64_t tile_row_bytes = shape.tile_m * k * 2;
+      EXPECT_EQ(shape.tile_m, c.tile_m);
+      EXPECT_EQ(shape.slim_n, c.row_shape().slim_n);
+      if (!c.tall()) {
+        EXPECT_EQ(shape.group_m, c.group_m) << instance.name << ", k = " << k;
+        continue;
+      }
+      EXPECT_GE(shape.group_m, 1) << "k = " << k;
+      EXPECT_LE(shape.group_m, c.group_m) << "k = " << k;
+      if (shape.group_m > 1) {
+        EXPECT_LE(shape.group_m * tile_row_bytes, kTallGroupBytes) << "k = " << k;
+      }
+      if (shape.group_m < c.group_m) {
+        EXPECT_GT((shape.group_m + 1) * tile_row_bytes, kTallGroupBytes) << "k = " << k;
+      }
+    }
+  }
+}
+
 // Half a tile's columns of b are copied by the boxes of a tile of few rows, and its rows are those
 // of the whole.
 TEST(KernelConfig, HalvesOfLargeTiles) {

@@ -41,6 +41,9 @@ inline constexpr int kFewBlockK = 2 * kBlockK;
 /// Of a panel along the contraction.
 inline constexpr int kFewABytes = kFewRows * 128, kFewBBytes = kFewColumns * 128;
 
+/// Rows of a that a raster group of tall tiles may have: what L2 keeps beside weights. NB-0012.
+inline constexpr std::int64_t kTallGroupBytes = 16 << 20;
+
 /// Columns of a slim tile. Copied by the box of a tile of few rows.
 inline constexpr int kSlimColumns = kFewColumns;
 
@@ -117,6 +120,16 @@ struct KernelConfig {
             .few_m = kFewRows,
             .few_n = kFewColumns,
             .slim_n = tall() ? kSlimColumns : 0};
+  }
+  /// The same for a contraction of k >= 1: long rows make a tall raster group shorter.
+  [[nodiscard]] constexpr math::RowTileShape<std::int32_t> row_shape(std::int64_t k) const {
+    math::RowTileShape<std::int32_t> shape = row_shape();
+    if (tall()) {
+      const std::int64_t in_l2 = kTallGroupBytes / (tile_m * k * 2);
+      shape.group_m = static_cast<std::int32_t>(
+          math::max<std::int64_t>(1, math::min<std::int64_t>(in_l2, group_m)));
+    }
+    return shape;
   }
   [[nodiscard]] MOESAIC_HD constexpr math::SmemMap smem() const {
     return math::smem_map(

@@ -118,7 +118,9 @@ __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
   // A tile without stages of its own takes one for its message.
   const int stages = math::max(message.k_blocks, 1);
   std::uint64_t policy = 0;
-  if constexpr (!kConfig.wgrad) policy = weight_policy(kConfig.row_shape(), tile);
+  if constexpr (!kConfig.wgrad) {
+    policy = weight_policy(kConfig.tall() ? params.rows.shape : kConfig.row_shape(), tile);
+  }
   for (int k_block = 0; k_block < stages; ++k_block) {
     ptx::barrier_wait(ring.empty(state.stage), math::producer_parity(state.phase));
     if (ptx::elect_one()) {

@@ -208,7 +208,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::wait_for_prior_grids();  // every thread: offsets and operands may be theirs
   ptx::allow_next_grid();
   math::RowTileGrid<std::int32_t> grid = params.rows;
-  grid.shape = kConfig.row_shape();  // the same, as constants
+  grid.shape = kConfig.row_shape();  // the same, as constants; but see row_shape(k)
+  if constexpr (kConfig.tall()) grid.shape.group_m = params.rows.shape.group_m;
   if constexpr (kConfig.wgrad) {
     __syncthreads();  // barriers are initialized
   } else {
