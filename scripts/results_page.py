@@ -13,6 +13,7 @@ outside the markers is written by people. Rows of another device belong on anoth
 Exit codes: 1 a page that is not what its rows say, 2 bad input, or the command or the browser is missing.
 """
 import argparse
+import functools
 import json
 import os
 import re
@@ -39,7 +40,7 @@ SWEEP_PICTURE = ("", {"right": "near"}, "Right: the axis ends at 0.6 and 1.6; wh
 PICTURES = {"fig38": [SWEEP_PICTURE], "fig71": [SWEEP_PICTURE], "table44": [("", {}, ""), ("-share", {"value": "share"}, "")]}
 NOT_RUN = "Not run yet."
 NAMES = re.compile(r"^Rows: (.+)\.$", re.MULTILINE)
-RUN_FLAGS = re.compile(r" --(?:output|budget|process)[ =]\S+")
+RUN_FLAGS = re.compile(r" --(?:output|budget|process|only|backend)[ =]\S+")  # which part, and where
 NOT_UP_TO_DATE, BAD_INPUT = 1, 2
 
 
@@ -105,15 +106,31 @@ class Rows:
         figure = self.name if protocol == "full" else f"{self.name}-{protocol}"
         return {figure + suffix: (figure, view, words) for suffix, view, words in PICTURES.get(self.name, [("", {}, "")])}
 
+    def count(self, protocol, torch=False):
+        """Distinct rows of PyTorch's arm, or of the others."""
+        return len({json.dumps([row["experiment"][of] for of in ("case", "process", "arm")]) for row in self.of(protocol)
+                    if (row["experiment"]["arm"] == "torch") == torch})
+
+    @functools.cached_property
+    def designed(self):
+        """Rows of the full protocol, PyTorch's apart. The design is the same on every machine: a preset stands for one."""
+        return sum(len(set(case["arms"]) - {"torch"}) for case in self.ask("--dry-run", "--json", "--device", "h200"))
+
     def count_words(self, protocol):
         """How many rows there are, of how many where the design is known."""
-        there = {arm: len({json.dumps([row["experiment"][of] for of in ("case", "process", "arm")]) for row in self.of(protocol)
-                           if (row["experiment"]["arm"] == "torch") == (arm == "torch")}) for arm in ("own", "torch")}
-        words = f"{there['own']:,}"
+        words = f"{self.count(protocol):,}"
         if protocol == "full" and self.name != "skew":
-            # A preset: the design is the same on every machine, and none has to be there.
-            words += f" of {sum(len(set(case['arms']) - {'torch'}) for case in self.ask('--dry-run', '--json', '--device', 'h200')):,}"
-        return words + (f", torch {there['torch']:,}" if there["torch"] else "")
+            words += f" of {self.designed:,}"
+        torch = self.count(protocol, torch=True)
+        return words + (f", torch {torch:,}" if torch else "")
+
+    def protocol_words(self, protocol):
+        """What the reader is to know of a table before it."""
+        if protocol == "reduced":
+            return "**Reduced protocol**: smaller, shorter or fewer than the claim's own; never to be read as it."
+        if self.name != "skew" and self.count(protocol) < self.designed:
+            return f"Full protocol, **in part**: {self.count(protocol):,} of its {self.designed:,} rows."
+        return "Full protocol."
 
 
 def spread(values):
@@ -141,7 +158,7 @@ def circumstances(experiments):
                           one.count_words(summary["protocol"]), str(summary["throttled"]), str(summary["unsteady"])])
     parts.append(results_tables.table(["experiment", "protocol", "regime", "commit", "date", "rows", "throttled", "unsteady"], table, 5))
     commands = spread(f"`{RUN_FLAGS.sub('', row['command'])}`" for row in rows if row["experiment"]["arm"] != "torch")
-    parts.append(f"Commands: {commands}.")
+    parts.append(f"Commands, where `--only` may have chosen parts: {commands}.")
     return "\n\n".join(parts)
 
 
@@ -152,10 +169,8 @@ def section(one, page):
         (summary["protocol"], results_tables.TABLES[one.name](one.name, summary["device"], summary["figures"], one.beside(summary["protocol"])))
         for summary in one.sets()]
     for protocol, tables in blocks:
-        if protocol == "reduced":
-            parts.append("**Reduced protocol**: smaller, shorter or fewer than the claim's own; never to be read as it.")
-        elif one.name != "fig2":
-            parts.append("Full protocol.")
+        if one.name != "fig2":
+            parts.append(one.protocol_words(protocol))
         parts += tables
         for name, (_, _, words) in one.pictures(protocol).items():
             parts.append("\n".join(filter(None, (f"![{one.name}, {protocol} protocol: the numbers are in the tables](figures/{name}.svg)", words))))

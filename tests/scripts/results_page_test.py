@@ -92,6 +92,8 @@ class ResultsPageTest(WrittenPage, unittest.TestCase):
         self.assertIn("NVIDIA H200: 132 SMs, power limit 700 W, driver 0.0; 13.0", around)
         self.assertIn("| `fig73` | full | sustained | 0123456789ab | 2026-01-02 | 96 of 96 | 96 | 0 |", around)
         self.assertIn("| 20 of 60, torch 5 | 0 | 0 |", around)
+        self.assertIn("Full protocol, **in part**: 20 of its 60 rows.", fig38)
+        self.assertIn("\n\nFull protocol.\n\n", fig73)
 
     def test_what_people_wrote_stays(self):
         self.page.write_text(self.page.read_text().replace("What differs: nothing can be said before it has run.", "What differs: much.", 1))
@@ -133,7 +135,7 @@ class ResultsPageTest(WrittenPage, unittest.TestCase):
         path = self.write("fig38.jsonl", lines([*made.sweep(protocol="reduced", width=256), *made.sweep()]))
         fig38 = self.between(self.text(path), "fig38")
         full, reduced = fig38.split("**Reduced protocol**")
-        self.assertIn("Full protocol.", full)
+        self.assertIn("Full protocol, **in part**: 20 of its 60 rows.", full)
         self.assertIn("1,583", full)
         self.assertIn("their widths are not the claim's", reduced)
         self.assertNotIn("1,583", reduced)
