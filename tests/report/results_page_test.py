@@ -236,7 +236,8 @@ class Results(PageTest):
 
     def test_the_recordings_of_this_repository(self):
         page = self.page(*RESULTS)
-        self.assertEqual(self.drawn(page), ["comparison", "compare", "compare-sustained", "ep-2-nvshmem", "ep_blocks-2-nvshmem", "ep_arm-2-nvshmem"])
+        self.assertEqual(self.drawn(page), ["comparison", "compare", "compare-sustained", "ep-2-nvshmem", "ep-4-nvshmem",
+                                            "ep_blocks-2-nvshmem", "ep_blocks-4-nvshmem", "ep_arm-2-nvshmem", "ep_arm-4-nvshmem"])
         for group in page.locator("#compare-group option").all_inner_texts():
             page.locator("#compare-group").select_option(group)
             elsewhere = re.search(r"Such rows are in (\S+\.jsonl)", self.text(page, "#compare"))
@@ -253,9 +254,9 @@ class Results(PageTest):
         self.assertEqual([row["file"] for row in rows], [str(path) for path in RESULTS])
         self.assertEqual([int(row["rows"]) for row in rows], [len(path.read_text(encoding="utf-8").splitlines()) for path in RESULTS])
         self.assertEqual([row["device"] for row in rows], ["AMD EPYC", *["NVIDIA H200"] * (len(RESULTS) - 1)])
-        between = ["_ep_" in path.name for path in RESULTS]
-        self.assertEqual([(row["ranks"], row["transport"]) for row in rows], [("2", "nvshmem") if ranks else ("", "") for ranks in between])
-        exchange, product = rows[between.index(True)], rows[between.index(False, 1)]
+        between = [re.search(r"-x(\d)_ep_", path.name) for path in RESULTS]
+        self.assertEqual([(row["ranks"], row["transport"]) for row in rows], [(found[1], "nvshmem") if found else ("", "") for found in between])
+        exchange, product = (rows[next(i for i, found in enumerate(between) if bool(found) == ranks and i > 0)] for ranks in (True, False))
         self.assertEqual((exchange["driver"], exchange["toolchain"], exchange["commit"]), ("580.159.04", "CUDA 13.0", "cddd281071ae (modified)"))
         self.assertEqual((product["driver"], product["power_limit"], product["commit"]), ("580.159.04", "700 W", "30788d938d2f"))
 
