@@ -21,7 +21,7 @@ extern "C" {
 
 /// Grows when a struct or a function below changes its meaning; moesaic_abi_version() of the
 /// library that is loaded must equal it.
-#define MOESAIC_ABI_VERSION 4
+#define MOESAIC_ABI_VERSION 5
 
 /// What every function that can fail returns. After anything but `moesaic_ok`,
 /// moesaic_last_error() says which argument, what was expected and what came.

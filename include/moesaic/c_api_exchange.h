@@ -49,7 +49,11 @@ typedef struct moesaic_ep_pool_usage {
 } moesaic_ep_pool_usage;
 
 /// See moesaic::DispatchForm.
-enum moesaic_dispatch_form { moesaic_dispatch_direct = 0, moesaic_dispatch_fan_out = 1 };
+enum moesaic_dispatch_form {
+  moesaic_dispatch_automatic = 0,
+  moesaic_dispatch_direct = 1,
+  moesaic_dispatch_fan_out = 2
+};
 
 /// See moesaic::ExpertParallelProblem.
 typedef struct moesaic_ep_problem {
@@ -130,6 +134,8 @@ MOESAIC_API int moesaic_ep_create(const moesaic_ep_problem* problem, const moesa
 MOESAIC_API void moesaic_ep_destroy(moesaic_ep_exchange* plan);
 /// "cpu/reference/rowwise"; "" for null. Lives as long as the plan.
 MOESAIC_API const char* moesaic_ep_implementation(const moesaic_ep_exchange* plan);
+/// moesaic_dispatch_direct or moesaic_dispatch_fan_out; 0 for null.
+MOESAIC_API int32_t moesaic_ep_dispatch_form(const moesaic_ep_exchange* plan);
 /// M; 0 for null.
 MOESAIC_API int64_t moesaic_ep_max_rows(const moesaic_ep_exchange* plan);
 /// Bytes of every local rank's workspace; 0 for null.

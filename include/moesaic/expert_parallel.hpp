@@ -23,13 +23,16 @@ class ExpertParallelImpl;
 /// How dispatch sends a token to a rank that is to have several rows of it. What lies in the
 /// buffers behind it is the same, bit by bit.
 enum class DispatchForm : std::uint8_t {
+  /// Whichever of the two is expected to be faster, by R, E, topk, T and the bytes of a row, which
+  /// all ranks share; never by data. ExpertParallel::dispatch_form() says which it is.
+  automatic,
   direct,  ///< Once for each row.
   /// Once, into the first of its rows there; that rank then copies it to the others. Fewer bytes
   /// between ranks; one more barrier, before the copies; and 16 * R * T * topk bytes on every rank
   /// that peers can reach.
   fan_out,
 };
-std::string_view name(DispatchForm form) noexcept;
+std::string_view name(DispatchForm form) noexcept;  ///< "auto", "direct", "fan_out"
 
 /// An exchange of rows without its data; the same on every rank.
 ///
@@ -43,7 +46,7 @@ struct ExpertParallelProblem {
   std::int64_t max_tokens = 0;   ///< T: no rank has more tokens in a call, each may have fewer.
   std::int64_t d = 0;            ///< Elements of a row, a multiple of 8.
   std::int64_t capacity_factor_millionths = 1'250'000;  ///< c; routes past M are dropped.
-  DispatchForm dispatch = DispatchForm::direct;         ///< Of all PUTs, also weighted ones.
+  DispatchForm dispatch = DispatchForm::automatic;      ///< Of all PUTs, also weighted ones.
 };
 
 /// One rank's part in making the route maps. `tokens` is this rank's own number, 0 to T. All maps
@@ -160,12 +163,14 @@ class ExpertParallel {
   static std::vector<Candidate> candidates(const ExpertParallelProblem& problem,
                                            const ExpertParallelGroup& group);
 
-  [[nodiscard]] const ExpertParallelProblem& problem() const noexcept;
+  [[nodiscard]] const ExpertParallelProblem& problem() const noexcept;  ///< As it was given.
   [[nodiscard]] const ExpertParallelGroup& group() const noexcept;
   [[nodiscard]] std::string_view implementation() const noexcept;  ///< "cpu/reference/rowwise".
-  [[nodiscard]] std::int64_t max_rows() const noexcept;            ///< M
-  [[nodiscard]] int local_experts() const noexcept;                ///< E / R
-  [[nodiscard]] std::size_t workspace_bytes() const noexcept;      ///< Of each local rank.
+  /// direct or fan_out: what problem().dispatch says, or what automatic came to.
+  [[nodiscard]] DispatchForm dispatch_form() const noexcept;
+  [[nodiscard]] std::int64_t max_rows() const noexcept;        ///< M
+  [[nodiscard]] int local_experts() const noexcept;            ///< E / R
+  [[nodiscard]] std::size_t workspace_bytes() const noexcept;  ///< Of each local rank.
 
   /// Makes the maps of a layer from the ids of all ranks. Passes one barrier, since ranks exchange
   /// their counts. Deterministic.
@@ -173,7 +178,7 @@ class ExpertParallel {
   /// what came; Error{workspace_too_small}. So do the operations below. Everything is checked
   /// before anything is written.
   void route_maps(std::span<const RouteMapsArgs> ranks, Stream stream) const;
-  /// Writes each routed row of `input` into the `out` of its rank, as problem().dispatch says.
+  /// Writes each routed row of `input` into the `out` of its rank, in dispatch_form().
   void dispatch_put(std::span<const DispatchPutArgs> ranks, Stream stream,
                     const PutOptions& options = {}) const;
   /// Fetches the rows that the maps name, then sums them. Without `gathered` there is nowhere to

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ._errors import BY_STATUS, Error
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 FILE_NAME = "libmoesaic.so"
 
 
@@ -177,6 +177,7 @@ _FUNCTIONS = {
     "moesaic_ep_create": (c_int, [POINTER(EpProblem), c_void_p, POINTER(c_void_p)]),
     "moesaic_ep_destroy": (None, [c_void_p]),
     "moesaic_ep_implementation": (c_char_p, [c_void_p]),
+    "moesaic_ep_dispatch_form": (c_int32, [c_void_p]),
     "moesaic_ep_max_rows": (c_int64, [c_void_p]),
     "moesaic_ep_workspace_bytes": (c_size_t, [c_void_p]),
     "moesaic_ep_route_maps": (c_int, [c_void_p, POINTER(EpRouteMapsArgs), c_size_t, c_void_p]),

@@ -260,6 +260,10 @@ const char* moesaic_ep_implementation(const moesaic_ep_exchange* plan) {
   return plan == nullptr ? "" : plan->implementation.c_str();
 }
 
+int32_t moesaic_ep_dispatch_form(const moesaic_ep_exchange* plan) {
+  return plan == nullptr ? 0 : static_cast<int32_t>(plan->plan.dispatch_form());
+}
+
 int64_t moesaic_ep_max_rows(const moesaic_ep_exchange* plan) {
   return plan == nullptr ? 0 : plan->plan.max_rows();
 }

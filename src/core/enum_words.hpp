@@ -39,7 +39,7 @@ inline constexpr std::array<std::string_view, 2> kWords<Activations>{"save", "re
 template <>
 inline constexpr std::array<std::string_view, 3> kWords<XRows>{"in_order", "indexed", "copied"};
 template <>
-inline constexpr std::array<std::string_view, 2> kWords<DispatchForm>{"direct", "fan_out"};
+inline constexpr std::array<std::string_view, 3> kWords<DispatchForm>{"auto", "direct", "fan_out"};
 
 /// Whether `value` is one of the constants, and not another number that the type holds.
 template <class Enum>

@@ -8,6 +8,7 @@
 #include "core/field_checks.hpp"
 #include "core/validate.hpp"
 #include "core/validate_exchange.hpp"
+#include "math/fan_out_choice.hpp"
 
 namespace moesaic {
 namespace {
@@ -17,6 +18,19 @@ std::vector<int> all_ranks(int num_ranks) {
   std::vector<int> ranks(static_cast<std::size_t>(num_ranks));
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
+}
+
+DispatchForm dispatch_form_of(const ExpertParallelProblem& problem, int num_ranks) {
+  if (problem.dispatch != DispatchForm::automatic) {
+    return problem.dispatch;
+  }
+  math::DispatchFacts facts;
+  facts.num_ranks = num_ranks;
+  facts.num_experts = problem.num_experts;
+  facts.topk = problem.topk;
+  facts.max_tokens = problem.max_tokens;
+  facts.row_bytes = problem.d * size_bytes(core::operand_dtype(problem.format));
+  return math::fan_out_saves_microseconds(facts) > 0 ? DispatchForm::fan_out : DispatchForm::direct;
 }
 
 }  // namespace
@@ -36,7 +50,10 @@ std::vector<void*> detail::SimulatedGroup::make_buffer(std::int64_t /*id*/,
 
 detail::ExpertParallelImpl::ExpertParallelImpl(const ExpertParallelProblem& problem,
                                                ExpertParallelGroup group)
-    : problem_(problem), group_(std::move(group)), max_rows_(core::rank_capacity_rows(problem)) {}
+    : problem_(problem),
+      group_(std::move(group)),
+      dispatch_form_(dispatch_form_of(problem, group_.num_ranks())),
+      max_rows_(core::rank_capacity_rows(problem)) {}
 
 ExpertParallelGroup::ExpertParallelGroup(std::shared_ptr<detail::ExpertParallelGroupImpl> impl)
     : impl_(std::move(impl)) {}

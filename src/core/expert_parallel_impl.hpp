@@ -75,6 +75,8 @@ class ExpertParallelImpl {
 
   [[nodiscard]] const ExpertParallelProblem& problem() const noexcept { return problem_; }
   [[nodiscard]] const ExpertParallelGroup& group() const noexcept { return group_; }
+  /// Never automatic: implementations ask here and not the problem.
+  [[nodiscard]] DispatchForm dispatch_form() const noexcept { return dispatch_form_; }
   [[nodiscard]] std::int64_t max_rows() const noexcept { return max_rows_; }
   [[nodiscard]] int local_experts() const noexcept {
     return problem_.num_experts / group_.num_ranks();
@@ -95,6 +97,7 @@ class ExpertParallelImpl {
  private:
   ExpertParallelProblem problem_;
   ExpertParallelGroup group_;
+  DispatchForm dispatch_form_;
   std::int64_t max_rows_;
 };
 

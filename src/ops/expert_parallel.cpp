@@ -90,6 +90,7 @@ std::vector<Candidate> ExpertParallel::candidates(const ExpertParallelProblem& p
 const ExpertParallelProblem& ExpertParallel::problem() const noexcept { return impl_->problem(); }
 const ExpertParallelGroup& ExpertParallel::group() const noexcept { return impl_->group(); }
 std::string_view ExpertParallel::implementation() const noexcept { return impl_->name(); }
+DispatchForm ExpertParallel::dispatch_form() const noexcept { return impl_->dispatch_form(); }
 std::int64_t ExpertParallel::max_rows() const noexcept { return impl_->max_rows(); }
 int ExpertParallel::local_experts() const noexcept { return impl_->local_experts(); }
 std::size_t ExpertParallel::workspace_bytes() const noexcept { return impl_->workspace_bytes(); }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "moesaic/c_api_exchange.h"
@@ -154,9 +155,9 @@ TEST_F(Exchange, ArgumentsAreRefusedByRankAndName) {
 TEST_F(Exchange, TheProblemIsChecked) {
   moesaic_ep_exchange* plan = nullptr;
   moesaic_ep_problem problem = problem_;
-  problem.dispatch = 2;
+  problem.dispatch = 3;
   EXPECT_EQ(moesaic_ep_create(&problem, group_, &plan), moesaic_invalid_argument);
-  EXPECT_EQ(std::string(moesaic_last_error()).rfind("dispatch", 0), 0U);
+  EXPECT_EQ(std::string(moesaic_last_error()), "dispatch: expected 0 to 2, got 3");
   problem = problem_;
   problem.num_experts = 3;
   EXPECT_EQ(moesaic_ep_create(&problem, group_, &plan), moesaic_invalid_argument);
@@ -185,7 +186,27 @@ TEST_F(Exchange, TheFormOfDispatchIsPassedOn) {
   EXPECT_EQ(moesaic_ep_dispatch_put(plan, put.data(), 2, nullptr, nullptr), moesaic_ok)
       << moesaic_last_error();
   EXPECT_EQ(moesaic_ep_group_barriers(group_), 3);
+  EXPECT_EQ(moesaic_ep_dispatch_form(plan), moesaic_dispatch_fan_out);
   moesaic_ep_destroy(plan);
+}
+
+TEST_F(Exchange, AZeroedProblemLeavesTheFormToThePlan) {
+  EXPECT_EQ(problem_.dispatch, moesaic_dispatch_automatic);
+  EXPECT_EQ(moesaic_ep_dispatch_form(plan_), moesaic_dispatch_direct);
+  EXPECT_EQ(moesaic_ep_dispatch_form(nullptr), 0);
+  moesaic_ep_problem problem = problem_;
+  problem.num_experts = 4;
+  problem.topk = 4;
+  problem.max_tokens = 1 << 20;
+  for (const auto& [asked, taken] :
+       {std::pair{moesaic_dispatch_automatic, moesaic_dispatch_fan_out},
+        std::pair{moesaic_dispatch_direct, moesaic_dispatch_direct}}) {
+    problem.dispatch = asked;
+    moesaic_ep_exchange* plan = nullptr;
+    ASSERT_EQ(moesaic_ep_create(&problem, group_, &plan), moesaic_ok) << moesaic_last_error();
+    EXPECT_EQ(moesaic_ep_dispatch_form(plan), taken);
+    moesaic_ep_destroy(plan);
+  }
 }
 
 TEST_F(Exchange, ALeaseIsReleasedOnce) {

@@ -50,9 +50,13 @@ class BenchEp(CliTest):
     def test_table_and_file(self):
         path = self.folder / "rows.jsonl"
         done = self.fine(*SMALL, "--json", path)
-        self.assertIn("cpu/reference/rowwise", done.out)
+        self.assertIn("cpu/reference/rowwise; dispatch auto is direct\n", done.out)
         self.assertIn("combine_get_fused", done.out)
         self.assertEqual(len(path.read_text(encoding="utf-8").splitlines()), 20)
+
+    def test_the_form_that_a_plan_would_take(self):
+        large = ("bench", "ep", "--simulated", 2, "--tokens", 512, "--d", 2048, "--experts", 8, "--topk", 8, "--samples", 5)
+        self.assertIn("; dispatch auto is fan_out\n", self.fine(*large, "--routing", "uniform").out)
 
     def test_refusals(self):
         self.refused("bench", "ep", words=("RANK, WORLD_SIZE and MOESAIC_RENDEZVOUS", "--simulated"))

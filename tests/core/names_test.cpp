@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "moesaic/expert_mlp.hpp"
+#include "moesaic/expert_parallel.hpp"
 #include "moesaic/grouped_gemm.hpp"
 
 namespace moesaic {
@@ -32,6 +33,9 @@ TEST(Names, AreTheEnumConstants) {
   EXPECT_EQ(name(XRows::in_order), "in_order");
   EXPECT_EQ(name(XRows::indexed), "indexed");
   EXPECT_EQ(name(XRows::copied), "copied");
+  EXPECT_EQ(name(DispatchForm::automatic), "auto");
+  EXPECT_EQ(name(DispatchForm::direct), "direct");
+  EXPECT_EQ(name(DispatchForm::fan_out), "fan_out");
 }
 
 TEST(Names, OfNoEnumConstantAreUnknown) {
@@ -44,6 +48,7 @@ TEST(Names, OfNoEnumConstantAreUnknown) {
   EXPECT_EQ(name(static_cast<UpGateOrder>(3)), "unknown");
   EXPECT_EQ(name(static_cast<Activations>(2)), "unknown");
   EXPECT_EQ(name(static_cast<XRows>(3)), "unknown");
+  EXPECT_EQ(name(static_cast<DispatchForm>(3)), "unknown");
 }
 
 }  // namespace

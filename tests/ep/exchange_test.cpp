@@ -150,6 +150,20 @@ TEST_F(Exchange, EightThousandTokens) {
                      }));
 }
 
+TEST_F(Exchange, TheFormThatNobodyNamed) {
+  const int experts = 8 * count();
+  const auto ids = make(
+      8, [](int rank) { return 24 - rank; },
+      [&](int r, std::int64_t t, int s) { return random_id(r, t, s, experts); });
+  for (const std::int64_t max_tokens : {24, 512}) {
+    const auto problem = exchange_problem(experts, 8, max_tokens, 4096);
+    EpRun run(world(), ranks().rank, problem, ids, 11, stream());
+    EXPECT_EQ(run.exchange.dispatch_form(),
+              count() > 1 && max_tokens == 512 ? DispatchForm::fan_out : DispatchForm::direct);
+    run.check_all();
+  }
+}
+
 TEST_F(Exchange, WrongIdsAndMapsAreFaults) {
   const int experts = 2 * count();
   auto ids = make(

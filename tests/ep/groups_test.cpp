@@ -80,6 +80,11 @@ TEST_F(Groups, ADifferenceBetweenRanksIsNamed) {
   const auto forms = make_group(all_ranks());
   expect_error(ErrorCode::invalid_argument, {"problem of plan", "= direct", "= fan_out"},
                [&] { static_cast<void>(ExpertParallel::plan(form, forms)); });
+  // Also where the form that was left to the plan comes to the one that others name.
+  form.dispatch = ranks().rank % 2 == 0 ? DispatchForm::direct : DispatchForm::automatic;
+  const auto unnamed = make_group(all_ranks());
+  expect_error(ErrorCode::invalid_argument, {"problem of plan", "= direct", "= auto (direct)"},
+               [&] { static_cast<void>(ExpertParallel::plan(form, unnamed)); });
   const auto other = make_group(all_ranks());
   expect_error(ErrorCode::invalid_argument, {"size_bytes", "256", "512"},
                [&] { static_cast<void>(other.lease(ranks().rank % 2 == 0 ? 256 : 512)); });

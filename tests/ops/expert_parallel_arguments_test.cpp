@@ -44,8 +44,8 @@ TEST(ExchangePlan, RefusalsNameTheField) {
   });
   refuse_plan(
       {"format", "mxfp8"}, [](auto& p) { p.format = Format::mxfp8; }, ErrorCode::unsupported);
-  refuse_plan({"dispatch", "direct or fan_out", "2"},
-              [](auto& p) { p.dispatch = static_cast<DispatchForm>(2); });
+  refuse_plan({"dispatch", "auto, direct or fan_out", "3"},
+              [](auto& p) { p.dispatch = static_cast<DispatchForm>(3); });
   for (const int ranks : {0, -1, 1025}) {
     expect_error(ErrorCode::invalid_argument, {"num_ranks", std::to_string(ranks)},
                  [&] { ExpertParallelGroup::simulated(ranks); });
@@ -71,6 +71,40 @@ TEST(ExchangePlan, SaysWhatItUsesAndNeeds) {
     EXPECT_EQ(candidate.support.ok, candidate.support.reason.empty());
   }
   EXPECT_TRUE(found);
+}
+
+TEST(ExchangePlan, ChoosesTheFormOfDispatch) {
+  const auto form = [](int ranks, const ExpertParallelProblem& problem) {
+    const auto exchange = ExpertParallel::plan(problem, ExpertParallelGroup::simulated(ranks));
+    EXPECT_EQ(exchange.problem().dispatch, problem.dispatch) << "as it was given";
+    return exchange.dispatch_form();
+  };
+  ExpertParallelProblem problem;
+  EXPECT_EQ(problem.dispatch, DispatchForm::automatic);
+  problem.num_experts = 64;
+  problem.topk = 8;
+  problem.d = 4096;
+  for (const int ranks : {2, 4}) {  // the sizes of NB-0008
+    for (const std::int64_t tokens : {0, 8, 64}) {
+      problem.max_tokens = tokens;
+      EXPECT_EQ(form(ranks, problem), DispatchForm::direct) << ranks << " ranks, T = " << tokens;
+    }
+    for (const std::int64_t tokens : {512, 8192}) {
+      problem.max_tokens = tokens;
+      EXPECT_EQ(form(ranks, problem), DispatchForm::fan_out) << ranks << " ranks, T = " << tokens;
+    }
+  }
+  EXPECT_EQ(form(1, problem), DispatchForm::direct);
+  problem.max_tokens = 200;  // of twice the bytes in FP32
+  EXPECT_EQ(form(2, problem), DispatchForm::direct);
+  problem.format = Format::f32;
+  EXPECT_EQ(form(2, problem), DispatchForm::fan_out);
+  // Who names a form gets it.
+  problem.dispatch = DispatchForm::direct;
+  EXPECT_EQ(form(2, problem), DispatchForm::direct);
+  problem.max_tokens = 1;
+  problem.dispatch = DispatchForm::fan_out;
+  EXPECT_EQ(form(2, problem), DispatchForm::fan_out);
 }
 
 /// Spoils the arguments of one operation; nothing may have been written.

@@ -141,6 +141,33 @@ TEST(FanOut, WhereSomeRanksHaveProbs) {
   }
 }
 
+/// The form that nobody named, with few tokens in a call whether T is small or large.
+TEST(FanOut, OrDirectWhenNoneIsNamed) {
+  struct Size {
+    std::int64_t max_tokens;
+    DispatchForm form;
+    std::int64_t barriers;
+  };
+  for (const Size& size :
+       {Size{40, DispatchForm::direct, 1}, Size{256, DispatchForm::fan_out, 2}}) {
+    const auto problem = exchange_problem(8, 8, size.max_tokens, 4096);
+    const auto ids = random_ids({40, 13}, 8, -1, 7);
+    ExchangeRun run(problem, ids);
+    ASSERT_EQ(run.exchange.dispatch_form(), size.form);
+    run.fill(17);
+    run.route_maps();
+    Both both(problem, ids);
+    both.expect_equal();  // the last call is without probs
+    const std::int64_t before = run.exchange.group().barriers();
+    run.exchange.dispatch_put(run.put_args(true), Stream::cpu());
+    run.exchange.dispatch_put(run.put_args(false), Stream::cpu());
+    EXPECT_EQ(run.exchange.group().barriers() - before, 2 * size.barriers);
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(bit_difference(run.ranks[rank].buffer, both.direct.ranks[rank].buffer), "");
+    }
+  }
+}
+
 TEST(FanOut, HasABarrierOfItsOwn) {
   Both both(exchange_problem(4, 2, 3, 16), {{0, 1, 2, 3, 0, 2}, {3, 3, 1, -1}});
   const auto passed = [&](ExchangeRun& run, const PutOptions& options) {

@@ -106,6 +106,20 @@ class Gradients(MoesaicTest):
                     self.check(Layer(exchange, counts), tight, fused=fused)
                     self.assertEqual(exchange.read_fault(), exchange.as_given([None] * ranks))
 
+    def test_the_form_of_dispatch_that_nobody_named(self):
+        # One barrier before, one behind, and by fan-out one inside.
+        for tokens, form, barriers in ((12, "direct", 2), (8192, "fan_out", 3)):
+            with self.subTest(form):
+                exchange = exchange_of(2, 8, topk=8, tokens=tokens, d=64)
+                self.assertEqual(exchange.dispatch, form)
+                self.check(Layer(exchange, [12, 5]), {"rtol": 1e-4, "atol": 1e-4})
+                maps = exchange.route_maps([torch.zeros(3, 8, dtype=torch.int32)] * 2)
+                before = exchange.group.barriers
+                ep.dispatch([torch.zeros(3, 64)] * 2, maps, exchange)
+                self.assertEqual(exchange.group.barriers - before, barriers)
+        self.assertEqual(exchange_of(2, 8, topk=8, tokens=8192, d=64, dispatch="direct").dispatch, "direct")
+        self.assertEqual(exchange_of(dispatch="fan_out").dispatch, "fan_out")
+
     def test_bf16(self):
         exchange = exchange_of(2, 4, topk=3, dtype=BF16)
         poison(exchange)
@@ -204,7 +218,7 @@ class Refusals(MoesaicTest):
                 exchange.route_maps(value)
         with self.assertRaisesRegex(moesaic.InvalidArgument, "expert_ids.*integers"):
             exchange.route_maps([torch.zeros(3, 2), torch.zeros(3, 2)])
-        with self.assertRaisesRegex(moesaic.InvalidArgument, "dispatch.*fan_out"):
+        with self.assertRaisesRegex(moesaic.InvalidArgument, "dispatch.*auto.*fan_out"):
             exchange_of(dispatch="fan-out")
         with self.assertRaisesRegex(moesaic.InvalidArgument, "max_tokens = 12"):
             exchange.route_maps([torch.zeros(13, 2, dtype=torch.int32)] * 2)

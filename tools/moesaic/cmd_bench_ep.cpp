@@ -68,8 +68,9 @@ ExitCode cmd_bench_ep(const Options& options) {
     }
   }
   if (site.writes() && !sink.takes_stdout()) {
-    std::printf("%s, %d ranks, %s\n", device.name.c_str(), site.group().num_ranks(),
-                std::string(site.exchange().implementation()).c_str());
+    std::printf("%s, %d ranks, %s; dispatch auto is %s\n", device.name.c_str(),
+                site.group().num_ranks(), std::string(site.exchange().implementation()).c_str(),
+                std::string(name(site.automatic_form())).c_str());
     std::fputs(ep_table(cases).c_str(), stdout);
   }
   return wrong ? ExitCode::check_failed : ExitCode::fine;

@@ -83,6 +83,9 @@ EpSite::EpSite(const EpBenchFlags& flags) : flags_(flags) {
   problem.max_tokens = flags.tokens;
   problem.d = flags.d;
   problem.capacity_factor_millionths = flags.capacity_factor_millionths;
+  const auto simulated = ExpertParallelGroup::simulated(group_->num_ranks());
+  automatic_form_ = ExpertParallel::plan(problem, simulated).dispatch_form();
+  problem.dispatch = DispatchForm::direct;
   exchange_ = std::make_unique<ExpertParallel>(ExpertParallel::plan(problem, *group_));
   problem.dispatch = DispatchForm::fan_out;
   fan_out_ = std::make_unique<ExpertParallel>(ExpertParallel::plan(problem, *group_));

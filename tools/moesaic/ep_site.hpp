@@ -40,6 +40,8 @@ class EpSite {
   void prepare(const EpRouting& routing, std::uint64_t seed);
   [[nodiscard]] const EpTraffic& traffic() const { return traffic_; }
   [[nodiscard]] const ExpertParallel& exchange() const { return *exchange_; }
+  /// The form of dispatch that a plan of these sizes takes when none is named.
+  [[nodiscard]] DispatchForm automatic_form() const { return automatic_form_; }
 
   /// The operations by name, each as `bench ep` times it.
   [[nodiscard]] std::vector<std::string> operations() const;
@@ -62,6 +64,7 @@ class EpSite {
   std::unique_ptr<ExpertParallelGroup> group_;
   DeviceStream queue_;
   std::unique_ptr<ExpertParallel> exchange_, fan_out_;  // the same in both forms of dispatch
+  DispatchForm automatic_form_ = DispatchForm::automatic;
   SymmetricBuffer lease_;
   std::vector<std::shared_ptr<Rank>> ranks_;
   /// Of all ranks, by the simulation.

@@ -12,7 +12,7 @@ from . import _execute
 from ._ep_group import check_status
 
 _FAULTS = ("none", "expert_out_of_range", "rank_out_of_range", "row_out_of_range")
-_DISPATCH_FORMS = {"direct": 0, "fan_out": 1}
+_DISPATCH_FORMS = {"auto": 0, "direct": 1, "fan_out": 2}
 _INT32_MAX = 2**31 - 1
 
 
@@ -43,26 +43,30 @@ class Exchange:
                      routes past it are dropped.
     dtype            torch.bfloat16 or torch.float32.
     dispatch         "direct": a token travels once for each of its rows; "fan_out": once to each
-                     rank, which copies it there. The same bits; see the guide for which is faster.
+                     rank, which copies it there; "auto": whichever is expected to be faster for
+                     these sizes. The same bits. `exchange.dispatch` is then the form taken.
 
     Operations of one group must not overlap in time: one stream, or events between streams.
     """
 
     def __init__(self, group, *, num_experts, topk, max_tokens, hidden_size, capacity_factor=1.25,
-                 dtype=torch.bfloat16, dispatch="direct"):
+                 dtype=torch.bfloat16, dispatch="auto"):
         name = _execute.dtype_name(dtype)
         if name not in ("bf16", "f32"):
             refuse("dtype", "torch.bfloat16 or torch.float32", dtype)
         _gemm.check_word("dispatch", dispatch, _DISPATCH_FORMS)
-        self.group, self.dtype, self.dispatch = group, dtype, dispatch
+        self.group, self.dtype = group, dtype
         self.num_experts, self.topk, self.max_tokens = num_experts, topk, max_tokens
         self.hidden_size = hidden_size
         problem = _library.EpProblem(
             format=_gemm.FORMATS[name], num_experts=num_experts, topk=topk, max_tokens=max_tokens,
-            d=hidden_size, dispatch=_DISPATCH_FORMS[dispatch], capacity_factor_millionths=round(capacity_factor * 1e6) or -1)
+            d=hidden_size, dispatch=_DISPATCH_FORMS[dispatch],
+            capacity_factor_millionths=round(capacity_factor * 1e6) or -1)
         self._native, handle = group.native, ctypes.c_void_p()
         check_status(group.rendezvous, group.native.moesaic_ep_create(problem, group.handle, handle))
         self._handle = handle.value
+        form = self._native.moesaic_ep_dispatch_form(handle)
+        self.dispatch = next(word for word, number in _DISPATCH_FORMS.items() if number == form)
         self.max_rows = self._native.moesaic_ep_max_rows(handle)
         self.local_experts = num_experts // group.num_ranks
         self.implementation = self._native.moesaic_ep_implementation(handle).decode()

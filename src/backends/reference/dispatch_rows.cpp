@@ -102,7 +102,7 @@ void dispatch_rows(const detail::ExpertParallelImpl& exchange,
     maps.emplace_back(exchange, args.dst_ranks, args.dst_rows);
   }
   with_row_type(exchange.problem().format, [&]<class T>(T /*type*/) {
-    if (exchange.problem().dispatch == DispatchForm::direct) {
+    if (exchange.dispatch_form() == DispatchForm::direct) {
       for (std::size_t r = 0; r < ranks.size(); ++r) {
         put_rank<T>(ranks[r], ranks, maps[r]);
       }

@@ -44,13 +44,16 @@ NvshmemGroup& nvshmem_group(const ExpertParallelGroup& group) {
   return dynamic_cast<NvshmemGroup&>(group.impl());
 }
 
-std::string text_of(const ExpertParallelProblem& problem) {
+/// What ranks compare. What automatic came to is part of it: ranks that chose apart would wait for
+/// each other.
+std::string text_of(const ExpertParallelProblem& problem, DispatchForm form) {
   return std::string(moesaic::name(problem.format)) +
          ", E = " + std::to_string(problem.num_experts) +
          ", topk = " + std::to_string(problem.topk) +
          ", T = " + std::to_string(problem.max_tokens) + ", d = " + std::to_string(problem.d) +
          ", capacity_factor_millionths = " + std::to_string(problem.capacity_factor_millionths) +
-         ", dispatch = " + std::string(moesaic::name(problem.dispatch));
+         ", dispatch = " + std::string(moesaic::name(problem.dispatch)) +
+         (form == problem.dispatch ? "" : " (" + std::string(moesaic::name(form)) + ")");
 }
 
 class NvshmemExchange final : public detail::ExpertParallelImpl {
@@ -62,13 +65,13 @@ class NvshmemExchange final : public detail::ExpertParallelImpl {
         blocks_(math::max_route_blocks(problem.max_tokens * problem.topk, problem.num_experts)) {
     group_.throw_if_broken();
     const std::string plan = "plan " + std::to_string(group_.next_plan());
-    group_.agree("problem of " + plan, text_of(problem));
+    group_.agree("problem of " + plan, text_of(problem, dispatch_form()));
     const std::int64_t counts = std::int64_t{2} * group.num_ranks() * problem.num_experts;
     sources_index_ = math::round_up<std::int64_t>(counts, 4);
     calls_index_ = sources_index_ + 2 * max_rows();
     const std::size_t words = static_cast<std::size_t>(calls_index_) + 1;
     region_ = group_.make_region("counts of " + plan, words * sizeof(std::int32_t));
-    if (problem.dispatch == DispatchForm::fan_out) {
+    if (dispatch_form() == DispatchForm::fan_out) {
       fan_out_layout_ = {group.num_ranks(), problem.max_tokens * problem.topk};
       fan_out_region_ = group_.make_region(
           "fan-out of " + plan,
