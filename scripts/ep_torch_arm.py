@@ -82,7 +82,7 @@ def time_arms(site, arms, flags):
 def make_row(site, flags, comparison, routing, arm, words, timing, check):
     problem = {"dtype": "bf16", "experts": flags.experts, "topk": flags.topk, "tokens": flags.tokens, "d": flags.d,
                "capacity_factor_millionths": site.num_ranks * 1_000_000, "max_rows": site.max_rows,
-               "dispatch": flags.dispatch}
+               "dispatch": site.dispatch}
     if comparison == "layer":
         problem.update(h=flags.h, order="up_gate")
     return {"schema": SCHEMA, "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "git": flags.git,
@@ -154,8 +154,8 @@ def parse(argv):
     number("--samples", 15, "samples of every arm", low=3)
     number("--calls", 5, "calls in a sample")
     number("--seed", 1, "seed of the routing", low=0)
-    parser.add_argument("--dispatch", choices=("direct", "fan_out"), default="direct",
-                        help="how moesaic sends a token to a rank with several rows of it (direct)")
+    parser.add_argument("--dispatch", choices=("auto", "direct", "fan_out"), default="auto",
+                        help="how moesaic sends a token to a rank with several rows of it (auto); rows name the form taken")
     number("--simulated", 0, "that many ranks in this process, on the CPU: for tests, its times say nothing")
     parser.add_argument("--git", type=parse_git, help="commit that the rows name, COMMIT or COMMIT,dirty (that of this checkout)")
     flags = parser.parse_args(argv)

@@ -69,6 +69,7 @@ class Site:
         # No route is dropped: PyTorch drops none either.
         self.exchange = ep.Exchange(self.group, num_experts=flags.experts, topk=flags.topk, max_tokens=flags.tokens,
                                     hidden_size=flags.d, capacity_factor=float(self.num_ranks), dispatch=flags.dispatch)
+        self.dispatch = self.exchange.dispatch  # the form taken
         self.circumstances = self._circumstances()
 
     def _join(self):
@@ -126,7 +127,7 @@ class Site:
         exchange = self.exchange
         self.torch_rows, self.rows = None, exchange.lease_rows()
         self.outs = exchange.as_given([torch.empty_like(one) for one in self.x])
-        put = "dispatch_put_fan_out" if self.flags.dispatch == "fan_out" else "dispatch_put"
+        put = "dispatch_put_fan_out" if self.dispatch == "fan_out" else "dispatch_put"
         self.arms = {"moesaic": (self._moesaic_exchange, f"maps+{put}+combine_get_fused"),
                      "torch": (self._torch_exchange, "all_to_all_single, rows back by index assignment, product and sum"),
                      "torch_lean": (self._torch_lean_exchange, "all_to_all_single, rows back by inverse permutations, bmm")}

@@ -98,9 +98,10 @@ class Arms(unittest.TestCase):
         return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()] if self.path.exists() else []
 
     def test_they_agree_on_simulated_ranks(self):
-        for ranks, dispatch, put in ((2, "direct", "dispatch_put"), (4, "fan_out", "dispatch_put_fan_out")):
+        for ranks, words, dispatch, put in ((2, (), "direct", "dispatch_put"), (2, ("--dispatch", "direct"), "direct", "dispatch_put"),
+                                            (4, ("--dispatch", "fan_out"), "fan_out", "dispatch_put_fan_out")):
             self.path.unlink(missing_ok=True)
-            self.assertEqual(self.main("--simulated", str(ranks), "--dispatch", dispatch), (0, ""))
+            self.assertEqual(self.main("--simulated", str(ranks), *words), (0, ""))
             rows = self.rows()
             self.assertEqual((rows[0]["implementation"], rows[0]["problem"]["dispatch"]), (f"maps+{put}+combine_get_fused", dispatch))
             self.assertEqual([row["arm"] for row in rows], 2 * ["moesaic", "torch", "torch_lean"] + 2 * ["moesaic", "torch"])

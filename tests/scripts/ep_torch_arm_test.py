@@ -19,7 +19,7 @@ import ep_torch_arm  # noqa: E402
 
 class MadeUpSite:
     """Two ranks, of which this is one; the other is twice as slow. Arm torch takes three times moesaic's."""
-    num_ranks, max_rows = 2, 99
+    num_ranks, max_rows, dispatch = 2, 99, "fan_out"
     circumstances = {"device": {"name": "NVIDIA H200", "ranks": 2, "transport": "nvshmem", "driver": "1.2.3", "cuda": "CUDA 13.0"},
                      "toolchain": {"torch": "2.11", "nccl": "2.28"}}
     traffic = {"routes": 64, "max_rows_used": 40, "remote_out_rows": 20, "remote_in_rows": 24}
@@ -71,7 +71,7 @@ class EpTorchArm(unittest.TestCase):
         self.assertEqual((row["schema"], row["git"], row["implementation"]), ("moesaic.ep_arm/1", {"sha": "abc", "dirty": True}, "theirs"))
         self.assertEqual((row["device"], row["toolchain"]), tuple(MadeUpSite.circumstances.values()))
         self.assertEqual(row["problem"], {"dtype": "bf16", "experts": 64, "topk": 8, "tokens": 16, "d": 4096,
-                                          "capacity_factor_millionths": 2_000_000, "max_rows": 99, "dispatch": "direct"})
+                                          "capacity_factor_millionths": 2_000_000, "max_rows": 99, "dispatch": "fan_out"})
         self.assertEqual(rows[-1]["problem"]["h"], 1536)
         self.assertEqual(row["timing"], {"regime": "short_burst", "warm_ups": 3, "samples": 4, "calls_per_sample": 2,
                                          "median_s": [3e-3, 6e-3], "p05_s": 3e-3, "p95_s": 3e-3, "slowest_s": 6e-3})
