@@ -234,10 +234,20 @@ class Results(PageTest):
         page.locator("#fig38 [aria-label='Right axis'] button[data-value='near']").click()
         self.assertEqual(page.evaluate(axis)["range"], [0.6, 1.6])
 
+    def test_an_arm_alone_has_nothing_beside_it(self):
+        alone = [row for row in made.bench(sizes=(4096,)) if row["problem"]["strategy"] == "grouped"]
+        for beside, rows in ((False, alone), (True, list(made.bench(sizes=(4096,))))):
+            page = self.page(self.write("a.jsonl", lines(rows)))
+            self.drawn(page)
+            self.assertEqual(page.evaluate("'xaxis2' in document.getElementById('bench-plot').layout"), beside)
+            self.assertEqual("Right: above 1" in self.text(page, "#bench"), beside)
+
     def test_the_recordings_of_this_repository(self):
         page = self.page(*RESULTS)
-        self.assertEqual(self.drawn(page), ["comparison", "compare", "compare-sustained", "ep-2-nvshmem", "ep-4-nvshmem",
-                                            "ep_blocks-2-nvshmem", "ep_blocks-4-nvshmem", "ep_arm-2-nvshmem", "ep_arm-4-nvshmem"])
+        self.assertEqual(self.drawn(page), ["bench", "bench-sustained", "comparison", "compare", "compare-sustained",
+                                            "ep-2-nvshmem", "ep-4-nvshmem", "ep_blocks-2-nvshmem", "ep_blocks-4-nvshmem",
+                                            "ep_arm-2-nvshmem", "ep_arm-4-nvshmem",
+                                            "roofline", "roofline-sustained", "predicted", "predicted-sustained"])
         for group in page.locator("#compare-group option").all_inner_texts():
             page.locator("#compare-group").select_option(group)
             elsewhere = re.search(r"Such rows are in (\S+\.jsonl)", self.text(page, "#compare"))
