@@ -2,7 +2,9 @@
 // L0: the order in which the tiles of forward and dgrad are handed out, of their numbers alone:
 // index → which tile of which kind, whole or half, and the indices that one worker takes. Large
 // tiles come first and tiles of few rows last. The first indices are taken in turns, so that
-// workers side by side work on tiles side by side; what follows goes to whoever is free.
+// workers side by side work on tiles side by side; what follows goes to whoever is free. Spread,
+// tiles of few rows are taken in turns too, between the large ones: the former wait for memory,
+// the latter for the tensor cores, and one after the other they would take the sum of both.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +23,11 @@ enum class RowTileKind : std::int8_t { large, slim, few };
 struct RowTileSequence {
   HalvedTiles large, slim;
   std::int64_t large_in_turns = 0, slim_in_turns = 0;  ///< All of them whole.
+  std::int64_t few_in_turns = 0;                       ///< 0 where there are slim ones.
 
   /// The first index that is for whoever is free.
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t first_shared() const {
-    return large_in_turns + slim_in_turns;
+    return large_in_turns + slim_in_turns + few_in_turns;
   }
   bool operator==(const RowTileSequence&) const = default;
 };
@@ -33,14 +36,27 @@ struct RowTileSequence {
 struct RowTileColumns {
   std::int64_t large = 0;
   std::int32_t slim = 0;
+  bool spread = false;  ///< Tiles of few rows come between large ones. Not beside slim ones.
 };
 
-/// Tiles of one width, all equally long: what is not halved is taken in turns.
+/// Tiles of one width, all equally long: what is not halved is taken in turns. Spread, full rounds
+/// of `few` tiles of few rows are too, at most one for each full round of large ones, without those
+/// that fill what the last round leaves idle: two beside a large tile, one beside a half
+/// (tests/math/spread_makespan_test.cpp).
 MOESAIC_HD constexpr RowTileSequence large_sequence(std::int64_t tile_rows,
                                                     const RowTileColumns& columns,
-                                                    std::int64_t workers) {
+                                                    std::int64_t workers, std::int64_t few = 0) {
   const HalvedTiles large = halve_last_round(tile_rows * columns.large, workers);
-  return {large, {}, large.whole, 0};
+  RowTileSequence sequence{large, {}, large.whole, 0, 0};
+  if (columns.spread) {
+    const std::int64_t rest = last_round(large.whole, workers);
+    const std::int64_t idle = rest > 0           ? 2 * (workers - rest)
+                              : large.halved > 0 ? workers - 2 * large.halved
+                                                 : 0;
+    const std::int64_t early = max<std::int64_t>(few - idle, 0);
+    sequence.few_in_turns = min(early - last_round(early, workers), large.whole - rest);
+  }
+  return sequence;
 }
 
 /// Full rounds of tall tiles that are left to whoever is free, beside what is beyond full rounds.
@@ -76,19 +92,21 @@ struct RowTilePlace {
   bool operator==(const RowTilePlace&) const = default;
 };
 
-/// Indices of large tiles in turns, slim ones in turns, then what is shared: large, slim, few.
+/// Indices of large tiles in turns, slim or few ones in turns, then what is shared: large, slim,
+/// few.
 MOESAIC_HD constexpr RowTilePlace place_of(const RowTileSequence& sequence, std::int64_t index) {
   const auto of_kind = [](RowTileKind kind, const HalvedTiles& tiles, std::int64_t at) {
     const TilePlace place = place_of(tiles, at);
     return RowTilePlace{kind, place.tile, place.side};
   };
-  // Without the slim ones in turns, which come between, large ones are counted through.
+  // Without the others in turns, which come between, large ones are counted through.
   std::int64_t at = index;
   if (at >= sequence.large_in_turns) {
     if (at < sequence.first_shared()) {
-      return {RowTileKind::slim, at - sequence.large_in_turns, -1};
+      return {sequence.few_in_turns > 0 ? RowTileKind::few : RowTileKind::slim,
+              at - sequence.large_in_turns, -1};
     }
-    at -= sequence.slim_in_turns;
+    at -= sequence.slim_in_turns + sequence.few_in_turns;
   }
   if (at < sequence.large.pieces()) return of_kind(RowTileKind::large, sequence.large, at);
   at -= sequence.large.pieces();
@@ -96,11 +114,14 @@ MOESAIC_HD constexpr RowTilePlace place_of(const RowTileSequence& sequence, std:
   if (shared_slim > 0 && at < shared_slim) {
     return of_kind(RowTileKind::slim, sequence.slim, at + sequence.slim_in_turns);
   }
-  return {RowTileKind::few, at - shared_slim, -1};
+  return {RowTileKind::few, at - shared_slim + sequence.few_in_turns, -1};
 }
 
 /// The indices that one worker takes. In turns: every W-th large tile and every W-th slim one, the
-/// slim ones as soon as the large tiles of their rows are due, whose operands are then in L2.
+/// slim ones as soon as the large tiles of their rows are due, whose operands are then in L2. Or
+/// every W-th tile of few rows, as evenly as there are large ones: of all workers at no time more
+/// than their share, and of neighbours not both at once where each has one between any two large
+/// tiles.
 class RowTurns {
  public:
   MOESAIC_HD constexpr RowTurns(const RowTileSequence& sequence, const RowTileColumns& columns,
@@ -110,7 +131,7 @@ class RowTurns {
         workers_(workers),
         worker_(worker),
         large_(worker),
-        slim_(worker) {
+        other_(worker) {
     settle();
   }
 
@@ -123,29 +144,38 @@ class RowTurns {
   MOESAIC_HD constexpr void advance(std::int64_t taken) {
     if (shared()) {  // one for each worker is taken unasked
       index_ = sequence_.first_shared() + workers_ + taken;
-    } else if (columns_.slim == 0) {
+    } else if (!mixed()) {
       index_ += workers_;
     } else {
-      (index_ < sequence_.large_in_turns ? large_ : slim_) += workers_;
+      (index_ < sequence_.large_in_turns ? large_ : other_) += workers_;
       settle();
     }
   }
 
  private:
+  /// Whether two kinds are taken in turns.
+  [[nodiscard]] MOESAIC_HD constexpr bool mixed() const {
+    return columns_.slim > 0 || columns_.spread;
+  }
+  [[nodiscard]] MOESAIC_HD constexpr bool other_is_due() const {
+    if (!columns_.spread) return other_ * columns_.large < large_ * columns_.slim;
+    const std::int64_t ahead = worker_ % 2 != 0 ? workers_ : 0;
+    return other_ * sequence_.large_in_turns < (large_ + ahead) * sequence_.few_in_turns;
+  }
+
   MOESAIC_HD constexpr void settle() {
-    if (columns_.slim == 0) {
+    if (!mixed()) {
       index_ = large_;
       return;
     }
     const bool large = large_ < sequence_.large_in_turns;
-    const bool slim = slim_ < sequence_.slim_in_turns;
-    const bool slim_is_due = slim_ * columns_.large < large_ * columns_.slim;
-    if (large && !(slim && slim_is_due)) {
+    const bool other = other_ < sequence_.slim_in_turns + sequence_.few_in_turns;
+    if (large && !(other && other_is_due())) {
       index_ = large_;
-    } else if (slim) {
-      index_ = sequence_.large_in_turns + slim_;
+    } else if (other) {
+      index_ = sequence_.large_in_turns + other_;
     } else {
-      index_ = sequence_.first_shared() + worker_;
+      index_ = sequence_.first_shared() + large_ - sequence_.large_in_turns;  // who is done first
     }
   }
 
@@ -153,7 +183,7 @@ class RowTurns {
   RowTileColumns columns_;
   std::int64_t workers_, worker_;
   std::int64_t index_ = 0;
-  std::int64_t large_, slim_;  // next in turns
+  std::int64_t large_, other_;  // next in turns
 };
 
 }  // namespace moesaic::math

@@ -32,7 +32,8 @@ struct RowTileShape {
   Local group_m = 1;             ///< Large tile rows per raster group.
   Local few_m = 0;               ///< Most rows of a tile of few rows; below tile_m.
   Local few_n = 1;
-  Local slim_n = 0;  ///< Below tile_n.
+  Local slim_n = 0;     ///< Below tile_n.
+  bool spread = false;  ///< See RowTileColumns.
 
   [[nodiscard]] MOESAIC_HD constexpr bool tall() const { return slim_n > 0; }
 };
@@ -71,13 +72,15 @@ struct RowTileGrid {
                                        : n_tiles;
   }
   [[nodiscard]] MOESAIC_HD constexpr RowTileColumns columns() const {
-    return {n_tiles, shape.tall() ? static_cast<std::int32_t>(slim_n_tiles) : 0};
+    return {n_tiles, shape.tall() ? static_cast<std::int32_t>(slim_n_tiles) : 0, shape.spread};
   }
-  /// Of so many large tile rows, of all experts.
+  /// Of so many large tile rows, of all experts; where tiles are spread, also of so many of few
+  /// rows.
   [[nodiscard]] MOESAIC_HD constexpr RowTileSequence sequence(std::int64_t tile_rows,
-                                                              std::int64_t workers) const {
+                                                              std::int64_t workers,
+                                                              std::int64_t few_rows = 0) const {
     return shape.tall() ? tall_sequence(tile_rows, columns(), workers)
-                        : large_sequence(tile_rows, columns(), workers);
+                        : large_sequence(tile_rows, columns(), workers, few_rows * few_n_tiles);
   }
 };
 
@@ -197,11 +200,13 @@ class RowTileCursor {
   MOESAIC_HD constexpr RowTileCursor(Offsets offs, const RowTileGrid<Local>& grid,
                                      std::int64_t num_workers, std::int64_t index)
       : offs_(offs), grid_(grid), index_(index) {
-    std::int64_t tile_rows = 0;
+    std::int64_t tile_rows = 0, few_rows = 0;
     for (std::int32_t expert = 0; expert < grid.num_experts; ++expert) {
-      tile_rows += grid.m_tiles(expert_rows(offs, expert, grid.max_rows));
+      const RowRange segment = expert_rows(offs, expert, grid.max_rows);
+      tile_rows += grid.m_tiles(segment);
+      few_rows += grid.few_tiles(segment);
     }
-    sequence_ = grid.sequence(tile_rows, num_workers);
+    sequence_ = grid.sequence(tile_rows, num_workers, few_rows);
     load();
     settle();
   }

@@ -25,7 +25,7 @@ struct ReferenceTileRow {
 
 struct ReferenceSchedule {
   explicit ReferenceSchedule(const ScheduleCase& c)
-      : segments(reference_segments(c)), tall(c.slim_n > 0) {
+      : segments(reference_segments(c)), tall(c.slim_n > 0), spread(c.spread) {
     cut_columns(c);
     for (std::size_t e = 0; e < segments.size(); ++e) cut_rows(c, static_cast<std::int32_t>(e));
     put_in_order(c.num_workers);
@@ -40,14 +40,18 @@ struct ReferenceSchedule {
   };
 
   std::vector<ReferenceSegment> segments;
-  bool tall;
+  bool tall, spread;
   std::array<std::vector<ReferenceTileRow>, 2> rows;  // of large and slim tiles; of few rows
   std::vector<std::int64_t> m_tiles;                  // large ones of each expert
   std::array<std::int64_t, 3> columns{};              // of each kind
   std::int64_t halved = 0;                            // tiles that are
   std::vector<Piece> order;                           // by index
-  std::int64_t large_in_turns = 0, slim_in_turns = 0;
+  std::int64_t large_in_turns = 0, slim_in_turns = 0, few_in_turns = 0;
   Turns turns;
+
+  [[nodiscard]] std::int64_t in_turns() const {
+    return large_in_turns + slim_in_turns + few_in_turns;
+  }
 
   [[nodiscard]] std::int64_t columns_of(RowTileKind kind) const {
     return columns[static_cast<std::size_t>(kind)];
@@ -109,7 +113,9 @@ struct ReferenceSchedule {
 
   /// Deals the large tiles out in rounds. Where those of a last round that is not full, cut in two,
   /// still give nobody more than one piece, they are cut. Of tall tiles two more rounds are left
-  /// for whoever is free, and as many slim tiles as are beside those that are left.
+  /// for whoever is free, and as many slim tiles as are beside those that are left. Spread, as many
+  /// full rounds of few rows are dealt as there are without those that fill the last round of
+  /// large ones, and no more than of these.
   void put_in_order(std::int64_t num_workers) {
     const std::int64_t large = tiles_of(RowTileKind::large), slim = tiles_of(RowTileKind::slim);
     std::int64_t beyond = 0;
@@ -122,32 +128,50 @@ struct ReferenceSchedule {
       while (late_rows * columns[0] < large - large_in_turns) ++late_rows;
       slim_in_turns = slim - late_rows * columns[1];
     }
+    const std::int64_t few = tiles_of(RowTileKind::few);
+    // Behind stay two for each worker without a large tile in the last round, or one for each
+    // without a half.
+    std::int64_t behind = 0;
+    for (std::int64_t worker = beyond; beyond > 0 && worker < num_workers; ++worker) {
+      if (cut == 0) behind += 2;
+      if (cut > 0 && worker >= 2 * cut) behind += 1;
+    }
+    std::int64_t round = num_workers;
+    for (; spread && round <= few - behind && round <= large_in_turns; round += num_workers) {
+      few_in_turns = round;
+    }
     append(RowTileKind::large, 0, large_in_turns, false);
     append(RowTileKind::slim, 0, slim_in_turns, false);
+    append(RowTileKind::few, 0, few_in_turns, false);
     append(RowTileKind::large, large_in_turns, large - cut, false);
     append(RowTileKind::large, large - cut, large, true);
     append(RowTileKind::slim, slim_in_turns, slim, true);
-    append(RowTileKind::few, 0, tiles_of(RowTileKind::few), false);
+    append(RowTileKind::few, few_in_turns, few, false);
   }
 
   /// Every W-th large tile and every W-th slim one; of two the one of the earlier tile row, of the
-  /// same place in a tile row the large one; then one that is shared, unasked.
+  /// same place in a tile row the large one; then one that is shared, unasked. Spread, of large and
+  /// few the one of which the smaller share is dealt, of equal ones the large; every other worker
+  /// is one round of large tiles ahead.
   void deal(std::int64_t num_workers) {
-    if (!tall) {
+    if (!tall && !spread) {
       turns = plain_turns(num_workers, large_in_turns);
       return;
     }
     for (std::int64_t worker = 0; worker < num_workers; ++worker) {
       std::vector<std::int64_t> own;
-      std::int64_t large = worker, slim = worker;
-      while (large < large_in_turns || slim < slim_in_turns) {
-        const bool take_slim = slim < slim_in_turns &&
-                               (large >= large_in_turns || slim * columns[0] < large * columns[1]);
-        std::int64_t& next = take_slim ? slim : large;
-        own.push_back(take_slim ? large_in_turns + next : next);
+      std::int64_t large = worker, other = worker;
+      while (large < large_in_turns || other < slim_in_turns + few_in_turns) {
+        const std::int64_t ahead = large + (worker % 2) * num_workers;
+        const bool due = tall ? other * columns[0] < large * columns[1]
+                              : other * large_in_turns < ahead * few_in_turns;
+        const bool take_other =
+            other < slim_in_turns + few_in_turns && (large >= large_in_turns || due);
+        std::int64_t& next = take_other ? other : large;
+        own.push_back(take_other ? large_in_turns + next : next);
         next += num_workers;
       }
-      own.push_back(large_in_turns + slim_in_turns + worker);
+      own.push_back(in_turns() + large - large_in_turns);
       turns.push_back(own);
     }
   }

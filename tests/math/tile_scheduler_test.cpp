@@ -91,10 +91,11 @@ class Coverage {
       : case_(c),
         reference_(c),
         num_experts_(static_cast<std::int32_t>(c.offs.size())),
-        grid_(row_tile_grid<Local>(num_experts_, c.max_rows, static_cast<Local>(c.n),
-                                   {static_cast<Local>(c.tile_m), static_cast<Local>(c.tile_n),
-                                    static_cast<Local>(c.group_m), static_cast<Local>(c.few_m),
-                                    static_cast<Local>(c.few_n), static_cast<Local>(c.slim_n)})) {}
+        grid_(row_tile_grid<Local>(
+            num_experts_, c.max_rows, static_cast<Local>(c.n),
+            {static_cast<Local>(c.tile_m), static_cast<Local>(c.tile_n),
+             static_cast<Local>(c.group_m), static_cast<Local>(c.few_m),
+             static_cast<Local>(c.few_n), static_cast<Local>(c.slim_n), c.spread})) {}
 
   void run(std::uint64_t seed) {
     const auto row_tiles =
@@ -111,11 +112,13 @@ class Coverage {
     few_checked += reference_.tiles_of(RowTileKind::few);
     slim_checked += reference_.tiles_of(RowTileKind::slim);
     slim_in_turns += reference_.slim_in_turns;
+    few_in_turns += reference_.few_in_turns;
     halved_checked += reference_.halved;
   }
 
   static inline std::int64_t tiles_checked = 0, few_checked = 0, slim_checked = 0;
-  static inline std::int64_t slim_in_turns = 0, halved_checked = 0, absent_halves = 0;
+  static inline std::int64_t slim_in_turns = 0, few_in_turns = 0;
+  static inline std::int64_t halved_checked = 0, absent_halves = 0;
 
  private:
   void step_by_step() {
@@ -129,6 +132,7 @@ class Coverage {
     RowTileCursor cursor(CheckedSpan(case_.offs), grid_, case_.num_workers, 0);
     ASSERT_EQ(cursor.sequence().large_in_turns, reference_.large_in_turns);
     ASSERT_EQ(cursor.sequence().slim_in_turns, reference_.slim_in_turns);
+    ASSERT_EQ(cursor.sequence().few_in_turns, reference_.few_in_turns);
     for (; cursor.valid(); cursor.seek(++index)) {
       const RowTile<Local> tile = cursor.tile();
       ASSERT_EQ(cursor.index(), index);
@@ -160,8 +164,7 @@ class Coverage {
       cursors.emplace_back(CheckedSpan(case_.offs), grid_, case_.num_workers, worker);
       turns.emplace_back(cursors.back().sequence(), grid_.columns(), case_.num_workers, worker);
     }
-    const std::int64_t shared =
-        reference_.large_in_turns + reference_.slim_in_turns + case_.num_workers;
+    const std::int64_t shared = reference_.in_turns() + case_.num_workers;
     std::int64_t asked = 0, different = 0;
     std::vector<std::uint8_t> taken(reference_.order.size(), 0);
     take_turns(indices(), reference_.turns, shared, seed,
@@ -263,7 +266,8 @@ TEST(TileScheduler, EveryTileOfEveryValidSegmentExactlyOnce) {
     ASSERT_FALSE(HasFatalFailure())
         << "case " << i << ": E " << c.offs.size() << ", M " << c.max_rows << ", tile " << c.tile_m
         << "x" << c.tile_n << ", few " << c.few_m << "x" << c.few_n << ", slim " << c.slim_n
-        << ", workers " << c.num_workers << (c.wrong ? ", wrong offsets" : "");
+        << (c.spread ? ", spread" : "") << ", workers " << c.num_workers
+        << (c.wrong ? ", wrong offsets" : "");
   }
   // The generator must have made what this test is for.
   EXPECT_GT(wrong, 3000);
@@ -276,6 +280,8 @@ TEST(TileScheduler, EveryTileOfEveryValidSegmentExactlyOnce) {
   EXPECT_GT(Coverage<std::int64_t>::slim_checked, 50'000);
   EXPECT_GT(Coverage<std::int32_t>::slim_in_turns, 5000);
   EXPECT_GT(Coverage<std::int64_t>::slim_in_turns, 5000);
+  EXPECT_GT(Coverage<std::int32_t>::few_in_turns, 5000);
+  EXPECT_GT(Coverage<std::int64_t>::few_in_turns, 5000);
   EXPECT_GT(Coverage<std::int32_t>::halved_checked, 20'000);
   EXPECT_GT(Coverage<std::int64_t>::halved_checked, 20'000);
   EXPECT_GT(Coverage<std::int32_t>::absent_halves, 1000);

@@ -19,6 +19,7 @@ struct ScheduleCase {
   std::int64_t n = 0, tile_m = 0, tile_n = 0, group_m = 0;
   std::int64_t few_m = 0, few_n = 1;
   std::int64_t slim_n = 0;
+  bool spread = false;
   std::int64_t num_workers = 0;
   bool wrong = false;
 };
@@ -54,6 +55,8 @@ class ScheduleCases {
     if (c.tile_m % 2 == 0 && below(2) == 0) {  // tall tiles, which are halved by rows
       c.slim_n = std::max<std::int64_t>(
           1, pick<std::int64_t, 4>({1, c.tile_n / 2, c.tile_n * 2 / 3, c.tile_n - 1}));
+    } else {
+      c.spread = below(2) == 0;
     }
     return c;
   }

@@ -94,8 +94,9 @@ TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
     chosen.insert(choose_instance(problem).name);
   }
   for (const Instance& instance : kInstances) {
-    // The expert names its own; tall tiles are there to be named.
-    const bool product = is_product(instance.config) && !instance.config.tall();
+    // The expert names its own; tall tiles and spread ones are there to be named.
+    const KernelConfig& c = instance.config;
+    const bool product = is_product(c) && !c.tall() && !c.spread;
     EXPECT_EQ(chosen.count(instance.name), product ? 1U : 0U) << instance.name;
   }
 }
@@ -222,7 +223,7 @@ TEST_F(SupportsGrouped, CountsTheTilesOfWrongOffsetsToo) {
   expect_refusal("8192 experts of 100000000 rows");
 }
 
-TEST(Takes, SaysForWhatATallKernelIs) {
+TEST(Takes, SaysWhichKernelsAreThereToBeNamed) {
   const GroupedGemmProblem few = problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1024);
   const DeviceInfo device;
   PlanOptions options;
@@ -231,9 +232,9 @@ TEST(Takes, SaysForWhatATallKernelIs) {
     options.implementation.reset();
     const Support support = takes(instance, {few, device, options});
     const KernelConfig& c = instance.config;
-    EXPECT_EQ(support.ok, !c.tall()) << instance.name;
+    EXPECT_EQ(support.ok, !c.tall() && !c.spread) << instance.name;
     EXPECT_EQ(support.reason.empty(), support.ok);
-    const char* const part = c.tall() ? "taken when named" : "";
+    const char* const part = support.ok ? "" : "taken when named";
     EXPECT_NE(support.reason.find(part), std::string::npos) << support.reason;
     options.implementation = implementation_name(instance);
     EXPECT_TRUE(takes(instance, {few, device, options})) << instance.name;

@@ -35,6 +35,7 @@ TEST(KernelConfig, NamesSayWhatIsCompiled) {
     if (!c.wgrad) name << (c.b_mn_major ? "_mn" : "_k");
     if (c.gather) name << "_gather";
     if (c.row_weights) name << "_weighted";
+    if (c.spread) name << "_spread";
     EXPECT_EQ(instance.name, name.str());
     EXPECT_TRUE(names.insert(instance.name).second) << instance.name << " twice";
   }

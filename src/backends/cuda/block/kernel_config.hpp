@@ -95,6 +95,7 @@ struct KernelConfig {
   Epilogue epilogue = Epilogue::store;
   bool gather = false;       ///< Rows of x lie anywhere: of swiglu's a, or of wgrad's b.
   bool row_weights = false;  ///< store: sums are multiplied by their row's before they are rounded.
+  bool spread = false;       ///< Rows: tiles of few of them between large ones, not behind.
 
   [[nodiscard]] MOESAIC_HD constexpr int rows_per_warpgroup() const {
     return tile_m / kConsumerWarpgroups;
@@ -108,7 +109,9 @@ struct KernelConfig {
   }
   /// Per thread. Three warpgroups of 168 registers are launched, which they share out among
   /// themselves. The walk through tall tiles needs more, and their consumers get by with less.
-  [[nodiscard]] MOESAIC_HD constexpr int producer_registers() const { return tall() ? 56 : 40; }
+  [[nodiscard]] MOESAIC_HD constexpr int producer_registers() const {
+    return tall() || spread ? 56 : 40;
+  }
   [[nodiscard]] MOESAIC_HD constexpr int consumer_registers() const {
     return (3 * kLaunchRegisters - producer_registers()) / kConsumerWarpgroups;
   }
@@ -119,7 +122,8 @@ struct KernelConfig {
             .group_m = group_m,
             .few_m = kFewRows,
             .few_n = kFewColumns,
-            .slim_n = tall() ? kSlimColumns : 0};
+            .slim_n = tall() ? kSlimColumns : 0,
+            .spread = spread};
   }
   /// The same for a contraction of k >= 1: long rows make a tall raster group shorter.
   [[nodiscard]] constexpr math::RowTileShape<std::int32_t> row_shape(std::int64_t k) const {

@@ -81,7 +81,8 @@ class RowTileWalk {
                          const GroupTable& table)
       : params_(params), grid_(grid), table_(table), groups_(num_groups(params)) {
     load_group(0);
-    sequence_ = grid.sequence(count_tile_rows(), gridDim.x);
+    sequence_ = grid.sequence(count_tile_rows(false), gridDim.x,
+                              grid.shape.spread ? count_tile_rows(true) : 0);
   }
 
   /// The order of all tiles, which every worker of the launch finds the same.
@@ -111,15 +112,15 @@ class RowTileWalk {
   }
 
  private:
-  /// Tile rows of large tiles, of all experts. Called while the first group is loaded.
-  [[nodiscard]] __device__ std::int64_t count_tile_rows() const {
-    if (groups_ == 1) return group_end_;
-    if (groups_ > kWalkedGroups) return table_.ends[0][groups_ - 1];
-    int rest = 0;
+  /// Tile rows of either kind, of all experts. Called while the first group is loaded.
+  [[nodiscard]] __device__ std::int64_t count_tile_rows(bool few) const {
+    if (groups_ == 1 && !few) return group_end_;
+    if (groups_ > kWalkedGroups) return table_.ends[few ? 1 : 0][groups_ - 1];
+    int rest = few ? grid_.few_tiles(segment_) : 0;
     for (int group = 1; group < groups_; ++group) {
-      rest += grid_.m_tiles(segment_of(params_, group));
+      rest += grid_.tile_rows(segment_of(params_, group), few);
     }
-    return group_end_ + __reduce_add_sync(kAllLanes, rest);
+    return (few ? 0 : group_end_) + __reduce_add_sync(kAllLanes, rest);
   }
 
   /// To the first group, where the tile is of rows that are counted apart, or lies before the
