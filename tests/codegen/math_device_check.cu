@@ -9,6 +9,7 @@
 #include "math/integer.hpp"
 #include "math/output_panel.hpp"
 #include "math/padding.hpp"
+#include "math/pair_tiles.hpp"
 #include "math/pipeline_phase.hpp"
 #include "math/route_fault.hpp"
 #include "math/row_combine.hpp"
@@ -86,6 +87,12 @@ template __global__ void row_schedule_kernel(RowTile<std::int32_t>*, const std::
 template __global__ void row_schedule_kernel(RowTile<std::int64_t>*, const std::int32_t*,
                                              std::int32_t, std::int64_t, std::int64_t,
                                              RowTileShape<std::int64_t>);
+
+__global__ void pair_kernel(RowTile<std::int32_t>* out, RowTileShape<std::int32_t> shape) {
+  const PairTile<std::int32_t> own = pair_tile(out[0], shape, static_cast<int>(blockIdx.x % 2));
+  out[1] = own;
+  out[1].columns += pair_share(shape, own);
+}
 
 template <class Local>
 __global__ void weight_schedule_kernel(WeightTile<Local>* out, const std::int32_t* offs,
