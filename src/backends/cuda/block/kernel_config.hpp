@@ -96,10 +96,15 @@ struct KernelConfig {
   bool gather = false;       ///< Rows of x lie anywhere: of swiglu's a, or of wgrad's b.
   bool row_weights = false;  ///< store: sums are multiplied by their row's before they are rounded.
   bool spread = false;       ///< Rows: tiles of few of them between large ones, not behind.
+  bool pair = false;  ///< Two CTAs are one worker, whose tile has both their rows: block/pair.cuh.
 
   [[nodiscard]] MOESAIC_HD constexpr int rows_per_warpgroup() const {
     return tile_m / kConsumerWarpgroups;
   }
+  /// CTAs that are one worker of the schedule: a cluster.
+  [[nodiscard]] MOESAIC_HD constexpr int worker_ctas() const { return pair ? 2 : 1; }
+  /// Whether a warpgroup may have no row of a large tile, which it then passes over.
+  [[nodiscard]] MOESAIC_HD constexpr bool passes_over() const { return wgrad || pair; }
   /// Whether a warpgroup has two blocks of 64 rows: see block/tile_sides.cuh.
   [[nodiscard]] MOESAIC_HD constexpr bool tall() const {
     return rows_per_warpgroup() == 2 * kBlockRows;
@@ -117,11 +122,11 @@ struct KernelConfig {
   }
   [[nodiscard]] MOESAIC_HD constexpr int panel_columns() const { return f32_out ? 32 : 64; }
   [[nodiscard]] MOESAIC_HD constexpr math::RowTileShape<std::int32_t> row_shape() const {
-    return {.tile_m = tile_m,
+    return {.tile_m = worker_ctas() * tile_m,
             .tile_n = tile_n,
             .group_m = group_m,
             .few_m = kFewRows,
-            .few_n = kFewColumns,
+            .few_n = worker_ctas() * kFewColumns,
             .slim_n = tall() ? kSlimColumns : 0,
             .spread = spread};
   }
@@ -156,12 +161,20 @@ struct KernelConfig {
     }
     return map.b_offset(stage) + panel * std::int64_t{kFewBBytes};
   }
+  /// Columns of the larger box of b: of a tile, but of a pair's what each CTA loads of half a tile.
+  [[nodiscard]] MOESAIC_HD constexpr int b_box_columns() const {
+    return pair ? kFewColumns / 2 : tile_n;
+  }
   /// Whether an operand comes by copy boxes; else its rows are gathered.
   [[nodiscard]] MOESAIC_HD constexpr bool boxes_of_a() const { return !gather || wgrad; }
   [[nodiscard]] MOESAIC_HD constexpr bool boxes_of_b() const { return !gather || !wgrad; }
   /// What fills a stage: the lane that issues the bulk copies, and every thread that copies rows.
   [[nodiscard]] MOESAIC_HD constexpr int full_arrivals() const {
     return gather ? 1 + math::kGatherThreads : 1;
+  }
+  /// Warps that read a stage: of both CTAs where both fill it.
+  [[nodiscard]] MOESAIC_HD constexpr int empty_arrivals() const {
+    return worker_ctas() * kConsumerWarps;
   }
   /// Behind the barriers: a message per stage, the walk's table, what gathering warps are told.
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t messages_begin() const {

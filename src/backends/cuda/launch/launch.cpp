@@ -5,6 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
+
 #include "backends/cuda/launch/cuda_error.hpp"
 
 namespace moesaic::backends::cuda::launch {
@@ -12,17 +14,20 @@ namespace {
 
 template <class Maps>
 void launch_with(const Instance& instance, Maps maps, KernelParams params, int ctas, void* stream) {
+  const auto cluster = static_cast<unsigned>(instance.config.worker_ctas());
+  std::array<cudaLaunchAttribute, 2> attributes{};
   // The kernel waits for the grids before it by itself, after its prologue.
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {cluster, 1, 1};
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(ctas));
+  config.gridDim = dim3(static_cast<unsigned>(ctas) / cluster * cluster);
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = static_cast<std::size_t>(instance.config.smem_bytes());
   config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.attrs = attributes.data();
+  config.numAttrs = cluster > 1 ? 2 : 1;
   void* arguments[] = {&maps, &params};
   check_cuda(cudaLaunchKernelExC(&config, instance.kernel(), arguments), "cudaLaunchKernelExC");
 }
