@@ -125,10 +125,13 @@ TEST_P(FewRowCounts, NoRowIsLostAddedOrMixed) {
   const auto& [pass, counts] = GetParam();
   for_all_flags(make(counts, {72, 200}, pass), expect_exact);
   expect_exact(make(counts, {256, 136}, pass));
-  for (const Shape& shape : {Shape{72, 264}, Shape{264, 72}}) {  // one SM: whole large tiles
+  for (const Shape& shape :
+       {Shape{72, 264}, Shape{264, 72}}) {  // whole large tiles, also of a pair
     Case c = make(counts, shape, pass);
-    c.num_sms = 1;
-    expect_exact(c);
+    for (const int num_sms : {1, 2}) {
+      c.num_sms = num_sms;
+      expect_exact(c);
+    }
   }
 }
 INSTANTIATE_TEST_SUITE_P(

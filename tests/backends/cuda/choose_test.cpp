@@ -82,9 +82,10 @@ TEST(ChooseInstance, TheNumberOfRowsChoosesTheSizeOfTilesAlone) {
   }
 }
 
-TEST(ChooseInstance, TallTilesAreNobodysChoiceUnnamed) {
+TEST(ChooseInstance, TallTilesAndPairsAreNobodysChoiceUnnamed) {
   for (const GroupedGemmProblem& problem : problems()) {
     EXPECT_FALSE(choose_instance(problem).config.tall());
+    EXPECT_FALSE(choose_instance(problem).config.pair);
   }
 }
 
@@ -94,9 +95,9 @@ TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
     chosen.insert(choose_instance(problem).name);
   }
   for (const Instance& instance : kInstances) {
-    // The expert names its own; tall tiles and spread ones are there to be named.
+    // The expert names its own; tall tiles, pairs and spread ones are there to be named.
     const KernelConfig& c = instance.config;
-    const bool product = is_product(c) && !c.tall() && !c.spread;
+    const bool product = is_product(c) && !c.tall() && !c.pair && !c.spread;
     EXPECT_EQ(chosen.count(instance.name), product ? 1U : 0U) << instance.name;
   }
 }
@@ -225,15 +226,18 @@ TEST_F(SupportsGrouped, CountsTheTilesOfWrongOffsetsToo) {
 
 TEST(Takes, SaysWhichKernelsAreThereToBeNamed) {
   const GroupedGemmProblem few = problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1024);
-  const DeviceInfo device;
+  DeviceInfo device;
+  device.num_sms = 2;
   PlanOptions options;
   for (const Instance& instance : kInstances) {
     if (!matches(instance, few)) continue;
     options.implementation.reset();
     const Support support = takes(instance, {few, device, options});
     const KernelConfig& c = instance.config;
-    EXPECT_EQ(support.ok, !c.tall() && !c.spread) << instance.name;
+    EXPECT_EQ(support.ok, !c.tall() && !c.pair && !c.spread) << instance.name;
     EXPECT_EQ(support.reason.empty(), support.ok);
+    const char* const what = c.tall() ? "tall tiles" : c.pair ? "pairs of CTAs" : "";
+    EXPECT_NE(support.reason.find(what), std::string::npos) << support.reason;
     const char* const part = support.ok ? "" : "taken when named";
     EXPECT_NE(support.reason.find(part), std::string::npos) << support.reason;
     options.implementation = implementation_name(instance);

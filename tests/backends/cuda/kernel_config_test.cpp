@@ -31,7 +31,8 @@ TEST(KernelConfig, NamesSayWhatIsCompiled) {
                              : c.epilogue == Epilogue::dswiglu ? "_dswiglu_"
                              : c.wgrad                         ? "_wgrad_"
                                                                : "_rows_";
-    name << (c.f32_out ? "f32" : "bf16") << what << c.tile_m << 'x' << c.tile_n;
+    name << (c.f32_out ? "f32" : "bf16") << what << (c.pair ? "2x" : "") << c.tile_m << 'x'
+         << c.tile_n;
     if (!c.wgrad) name << (c.b_mn_major ? "_mn" : "_k");
     if (c.gather) name << "_gather";
     if (c.row_weights) name << "_weighted";
@@ -63,7 +64,7 @@ TEST(KernelConfig, OfATallRasterGroupTheRowsFitIntoL2) {
     for (const std::int64_t k : {8, 512, 2048, 4096, 4104, 7168, 8192, 20480, 65536}) {
       const auto shape = c.row_shape(k);
       const std::int64_t tile_row_bytes = shape.tile_m * k * 2;
-      EXPECT_EQ(shape.tile_m, c.tile_m);
+      EXPECT_EQ(shape.tile_m, c.row_shape().tile_m);
       EXPECT_EQ(shape.slim_n, c.row_shape().slim_n);
       if (!c.tall()) {
         EXPECT_EQ(shape.group_m, c.group_m) << instance.name << ", k = " << k;
@@ -142,10 +143,10 @@ TEST(KernelConfig, TilesOfFewRows) {
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
     const math::RowTileShape<std::int32_t> shape = c.row_shape();
-    EXPECT_EQ(shape.tile_m, c.tile_m);
+    EXPECT_EQ(shape.tile_m, c.worker_ctas() * c.tile_m);
     EXPECT_EQ(shape.tile_n, c.tile_n);
     EXPECT_EQ(shape.group_m, c.group_m);
-    EXPECT_EQ(shape.few_n, kFewColumns);
+    EXPECT_EQ(shape.few_n, c.worker_ctas() * kFewColumns);
     EXPECT_EQ(shape.few_m, kFewRows);
     EXPECT_LT(shape.few_m, shape.tile_m) << instance.name;
     // Its operands lie where those of a large tile do; if b finds no room, its second half does not

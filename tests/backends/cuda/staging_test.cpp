@@ -41,14 +41,26 @@ void append(std::vector<Box>& boxes, const std::vector<Box>& more) {
   boxes.insert(boxes.end(), more.begin(), more.end());
 }
 
+/// The boxes that columns of b take. Those of a pair come from both CTAs, half from each.
+std::vector<Box> column_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t begin,
+                              int columns) {
+  const int share = columns / c.worker_ctas();
+  std::vector<Box> boxes;
+  for (int rank = 0; rank < c.worker_ctas(); ++rank) {
+    const std::int64_t at = begin + rank * share / 64 * kBlockBytes;
+    append(boxes, c.wgrad || c.b_mn_major ? panel_boxes(at, share, copy)
+                                          : std::vector<Box>{{at, math::panel_bytes(share)}});
+  }
+  return boxes;
+}
+
 /// The boxes that a stage of a large tile, or of wgrad, takes.
 std::vector<Box> large_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t stage) {
   const std::int64_t a = c.smem().a_offset(stage), b = c.smem().b_offset(stage);
   std::vector<Box> boxes;
   append(boxes, c.wgrad ? panel_boxes(a, c.tile_m, copy)
                         : std::vector<Box>{{a, math::panel_bytes(c.tile_m)}});
-  append(boxes, c.wgrad || c.b_mn_major ? panel_boxes(b, c.tile_n, copy)
-                                        : std::vector<Box>{{b, math::panel_bytes(c.tile_n)}});
+  append(boxes, column_boxes(c, copy, b, c.tile_n));
   return boxes;
 }
 
@@ -56,8 +68,18 @@ std::vector<Box> large_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t
 std::vector<Box> half_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t stage) {
   const std::int64_t b = c.smem().b_offset(stage);
   std::vector<Box> boxes = {{c.smem().a_offset(stage), math::panel_bytes(c.tile_m)}};
-  append(boxes, c.b_mn_major ? panel_boxes(b, c.tile_n / 2, copy)
-                             : std::vector<Box>{{b, math::panel_bytes(c.tile_n / 2)}});
+  append(boxes, column_boxes(c, copy, b, c.tile_n / 2));
+  return boxes;
+}
+
+/// The boxes of a pair's tile that has rows for one CTA alone: these from both CTAs, and the half
+/// of the columns that the CTA multiplies.
+std::vector<Box> short_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t stage) {
+  const std::int64_t a = c.smem().a_offset(stage), b = c.smem().b_offset(stage);
+  std::vector<Box> boxes = {{a, math::panel_bytes(kFewRows)},
+                            {a + kBlockBytes, math::panel_bytes(kFewRows)}};
+  append(boxes, c.b_mn_major ? panel_boxes(b, kFewColumns, copy)
+                             : std::vector<Box>{{b, math::panel_bytes(kFewColumns)}});
   return boxes;
 }
 
@@ -155,6 +177,11 @@ TEST(StageCopies, OfFewRowsAndOfHalvesStayInTheirStageAndApart) {
           const std::vector<Box> half = half_boxes(c, copy, stage);
           EXPECT_EQ(bytes_of(half), map.a_bytes + map.b_bytes / 2) << instance.name;
           expect_inside(instance, copy, stage, half);
+        }
+        if (c.pair) {
+          const std::vector<Box> boxes = short_boxes(c, copy, stage);
+          EXPECT_EQ(bytes_of(boxes), map.a_bytes + map.b_bytes / 2) << instance.name;
+          expect_inside(instance, copy, stage, boxes);
         }
         for (int blocks = 1; c.tall() && blocks <= c.tile_m / kBlockRows; ++blocks) {
           for (const int columns : {c.tile_n, kSlimColumns}) {

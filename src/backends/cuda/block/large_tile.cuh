@@ -48,7 +48,8 @@ class WeightStore {
   const KernelParams& params_;
 };
 
-/// wgrad: whether a warpgroup has lines of dw[e] in a tile.
+/// wgrad: whether a warpgroup has lines of dw[e] in a tile; pairs: rows of the segment in a large
+/// one.
 __device__ __forceinline__ bool has_lines(const TileMessage& tile, const PanelTarget& to,
                                           int warpgroup) {
   return tile.row + warpgroup * kBlockRows < to.row_limit;
@@ -130,7 +131,7 @@ class LargeTiles : private TileSides<kConfig, kColumns> {
                                                         const PanelTarget& to,
                                                         TileMessage::Kind kind) const {
     if (tile.kind != kind) return false;
-    if constexpr (kConfig.wgrad) return has_lines(tile, to, warpgroup_);
+    if constexpr (kConfig.passes_over()) return has_lines(tile, to, warpgroup_);
     return true;
   }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "backends/cuda/block/pair.cuh"
 #include "backends/cuda/block/ring.cuh"
 #include "backends/cuda/block/row_tile_walk.cuh"
 #include "backends/cuda/block/stage_loads.cuh"
@@ -101,6 +102,8 @@ __device__ __forceinline__ void fill_stage(const MapsOf<kConfig.epilogue>& maps,
     }
   } else if (message.kind == TileMessage::few) {
     load_few_rows_stage<kConfig>(maps, params, ring, stage, tile, k_block, policy);
+  } else if constexpr (kConfig.pair) {
+    load_pair_stage<kConfig>(maps, params, ring, stage, tile, k_block, policy);
   } else if constexpr (kConfig.tall()) {
     load_tall_stage<kConfig>(maps, params, ring, stage, tile, k_block, policy);
   } else {
@@ -167,6 +170,27 @@ __device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& map
   }
   queue.leave();
   send_end<kConfig>(ring, loading);
+}
+
+/// The same where two CTAs are one worker: both go through the same tiles, so that the same stages
+/// are full of the same tile in either. All are in turns, which needs no word between them; what
+/// that costs: tests/math/pair_makespan_test.cpp.
+template <KernelConfig kConfig>
+__device__ __forceinline__ void produce_pair(const TensorMaps& maps, const KernelParams& params,
+                                             const Ring<kConfig>& ring,
+                                             const math::RowTileGrid<std::int32_t>& grid,
+                                             const GroupTable& table) {
+  math::PipelineState<kConfig.stages> state;
+  const std::int64_t pairs = gridDim.x / kConfig.worker_ctas();
+  const auto cta = static_cast<int>(ptx::cluster_rank());
+  RowTileWalk walk(params, grid, table, kConfig.worker_ctas());
+  std::int64_t index = blockIdx.x / kConfig.worker_ctas();
+  for (auto tile = walk.find(index); tile.valid(); tile = walk.find(index += pairs)) {
+    // Of half a tile nothing may exist, for both.
+    if (tile.columns == 0) continue;
+    load_tile<kConfig>(maps, params, ring, state, math::pair_tile(tile, grid.shape, cta));
+  }
+  send_end<kConfig>(ring, state);
 }
 
 /// The same in wgrad. Where lengths differ, the tiles go to whoever is free, the longest first.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backends/cuda/block/kernel_config.hpp"
+#include "backends/cuda/ptx/cluster.cuh"
 #include "backends/cuda/ptx/shared_memory.cuh"
 #include "backends/cuda/ptx/sync.cuh"
 
@@ -89,9 +90,15 @@ __device__ __forceinline__ TileMessage receive(std::uint32_t from) {
 }
 
 /// One warp's arrival frees its share of a stage; the producer waits for all eight consumer warps.
+/// Where two CTAs fill it, for those of both: lane 0 arrives here and lane 1 there.
 template <KernelConfig kConfig>
 __device__ __forceinline__ void release_stage(const Ring<kConfig>& ring, int stage) {
-  if (lane_id() == 0) ptx::barrier_arrive(ring.empty(stage));
+  if constexpr (kConfig.pair) {
+    const auto lane = static_cast<std::uint32_t>(lane_id());
+    if (lane < 2) ptx::barrier_arrive_in(ring.empty(stage), ptx::cluster_rank() ^ lane);
+  } else {
+    if (lane_id() == 0) ptx::barrier_arrive(ring.empty(stage));
+  }
 }
 
 }  // namespace moesaic::backends::cuda

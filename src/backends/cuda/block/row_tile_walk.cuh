@@ -76,12 +76,13 @@ __device__ inline void build_group_table(const KernelParams& params,
 /// where the kind changes, a few times in the life of a worker, may experts lie between.
 class RowTileWalk {
  public:
-  /// `grid` is params.rows; in a kernel its shape is known to the compiler.
+  /// `grid` is params.rows; in a kernel its shape is known to the compiler. `worker_ctas`: of the
+  /// launch's, how many are one worker.
   __device__ RowTileWalk(const KernelParams& params, const math::RowTileGrid<std::int32_t>& grid,
-                         const GroupTable& table)
+                         const GroupTable& table, unsigned worker_ctas = 1)
       : params_(params), grid_(grid), table_(table), groups_(num_groups(params)) {
     load_group(0);
-    sequence_ = grid.sequence(count_tile_rows(false), gridDim.x,
+    sequence_ = grid.sequence(count_tile_rows(false), gridDim.x / worker_ctas,
                               grid.shape.spread ? count_tile_rows(true) : 0);
   }
 

@@ -14,11 +14,12 @@
 
 namespace moesaic::backends::cuda {
 
-/// MN-major weights: `kWidth` columns of 64 lines of the contraction.
-template <int kWidth>
+/// MN-major weights: `kWidth` columns of 64 lines of the contraction. Policy: for L2, or a
+/// ptx::Multicast.
+template <int kWidth, class Policy>
 __device__ __forceinline__ void load_weight_columns(const CUtensorMap* map, PanelCopy copy,
                                                     std::uint32_t to, std::uint32_t full, int k,
-                                                    int column, int expert, std::uint64_t policy) {
+                                                    int column, int expert, Policy policy) {
   if (copy == PanelCopy::whole) {
     ptx::load_box(to, map, full, {0, k, column / 64, expert}, policy);
   } else {

@@ -143,6 +143,13 @@ __device__ __forceinline__ void compute_large(const MapsOf<kConfig.epilogue>& ma
   }
 }
 
+/// passes_over(): a tile that compute_large() takes where this warpgroup has rows of it.
+template <KernelConfig kConfig>
+__device__ __forceinline__ bool is_large(const TileMessage& tile) {
+  if constexpr (kConfig.wgrad) return tile.kind != TileMessage::end;
+  return tile.kind == TileMessage::large || tile.kind == TileMessage::half;
+}
+
 template <KernelConfig kConfig>
 __device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
                                         const KernelParams& params, const Ring<kConfig>& ring,
@@ -157,16 +164,18 @@ __device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
     to = target<kConfig>(maps, params, tile, warp);
   };
   receive_next();
-  if constexpr (kConfig.wgrad) {
-    while (tile.kind != TileMessage::end) {
+  if constexpr (kConfig.passes_over()) {
+    while (is_large<kConfig>(tile)) {
       compute_large<kConfig>(maps, params, ring, state, staging, warp, tile, to, receive_next);
-      while (tile.kind != TileMessage::end && !has_lines(tile, to, warp / 4)) {
+      while (is_large<kConfig>(tile) && !has_lines(tile, to, warp / 4)) {
         skip_stages<kConfig>(ring, state, tile.k_blocks);
         receive_next();
       }
     }
   } else {
     compute_large<kConfig>(maps, params, ring, state, staging, warp, tile, to, receive_next);
+  }
+  if constexpr (!kConfig.wgrad) {
     while (tile.kind == TileMessage::few) {  // they all come after
       compute_few_rows<kConfig>(params, ring, state, staging, tile.k_blocks, warp / 4, to);
       receive_next();
@@ -191,7 +200,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::prefetch_l2(params.offs);  // no read of what may still be written: L2 has the last word
     for (int stage = 0; stage < kConfig.stages; ++stage) {
       ptx::barrier_init(ring.full(stage), kConfig.full_arrivals());
-      ptx::barrier_init(ring.empty(stage), kConsumerWarps);
+      ptx::barrier_init(ring.empty(stage), kConfig.empty_arrivals());
     }
     ptx::fence_barrier_init();
     if constexpr (kConfig.boxes_of_a()) ptx::prefetch_tensor_map(&maps.a);
@@ -205,6 +214,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if constexpr (kConfig.epilogue != Epilogue::store) ptx::prefetch_tensor_map(&maps.u);
     if constexpr (kConfig.epilogue == Epilogue::dswiglu) ptx::prefetch_tensor_map(&maps.saved_u);
   }
+  if constexpr (kConfig.pair) ptx::cluster_arrive_after_init();
   ptx::wait_for_prior_grids();  // every thread: offsets and operands may be theirs
   ptx::allow_next_grid();
   math::RowTileGrid<std::int32_t> grid = params.rows;
@@ -215,6 +225,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else {
     build_group_table(params, grid, table);  // synchronizes the CTA
   }
+  if constexpr (kConfig.pair) ptx::cluster_wait();  // the other's barriers are initialized too
 
   if (warp < 4) {
     ptx::registers_release<kConfig.producer_registers()>();
@@ -224,6 +235,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (warp == 0) {
       if constexpr (kConfig.wgrad) {
         produce_weights<kConfig>(maps, params, ring, begin_loading<kConfig>(params, ring));
+      } else if constexpr (kConfig.pair) {
+        produce_pair<kConfig>(maps, params, ring, grid, table);
       } else {
         produce_rows<kConfig>(maps, params, ring, grid, table,
                               begin_loading<kConfig>(params, ring));
@@ -236,6 +249,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else {
     ptx::registers_take<kConfig.consumer_registers()>();
     consume<kConfig>(maps, params, ring, warp - 4);
+  }
+  if constexpr (kConfig.pair) {  // neither leaves while the other may arrive at its barriers
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
   }
 }
 

@@ -63,7 +63,8 @@ Support supports_sizes(Format format, int num_experts, std::int64_t max_rows,
 }
 
 /// Whether an instance that matches may be taken unnamed. Tall tiles (256x192) gain where experts
-/// of about 2,048 rows are balanced, and lose where they are not (NB-0012).
+/// of about 2,048 rows are balanced, and lose where they are not (NB-0012). Pairs of CTAs are not
+/// measured yet (NB-0014).
 Support suits(const Instance& instance) {
   if (instance.config.tall()) {
     return {false, "its tall tiles are slower where experts differ, and taken when named"};
@@ -71,6 +72,9 @@ Support suits(const Instance& instance) {
   if (instance.config.spread) {
     return {false,
             "its tiles of few rows between large ones are not measured yet; taken when named"};
+  }
+  if (instance.config.pair) {
+    return {false, "its pairs of CTAs are not measured yet, and taken when named"};
   }
   return {true, {}};
 }
@@ -140,6 +144,10 @@ Support supports_expert(const ExpertMlpProblem& problem, const DeviceInfo& devic
 
 Support takes(const Instance& instance, const PlanRequest& request) {
   Support match = matches(instance, request.problem);
+  if (match && instance.config.pair && request.device.num_sms < 2) {
+    return {false, "it needs 2 SMs or more for a pair of CTAs, not " +
+                       std::to_string(request.device.num_sms)};
+  }
   if (!match || request.options.implementation == implementation_name(instance)) {
     return match;
   }
@@ -165,10 +173,14 @@ std::string_view regime_of(const KernelConfig& config, std::int64_t rows) {
   if (grid.m_tiles(segment) == 0) {
     return "64x128";
   }
-  if (grid.few_tiles(segment) == 0) {
-    return config.tall() ? "256x192" : "128x256";
+  const bool whole = grid.few_tiles(segment) == 0;
+  if (config.pair) {
+    return whole ? "2x128x256" : "2x128x256+64x128";
   }
-  return config.tall() ? "256x192+64x128" : "128x256+64x128";
+  if (config.tall()) {
+    return whole ? "256x192" : "256x192+64x128";
+  }
+  return whole ? "128x256" : "128x256+64x128";
 }
 
 }  // namespace moesaic::backends::cuda::launch

@@ -37,10 +37,10 @@ void map_weight_operand(const ConstTensorView& b, const KernelConfig& config, Te
                         KernelParams& params) {
   if (config.b_mn_major) {
     params.b_panels = panel_copy(b.shape[2]);
-    maps.b = map_weight_panels(b, config.tile_n, params.b_panels);
+    maps.b = map_weight_panels(b, config.b_box_columns(), params.b_panels);
     maps.b_few = map_weight_panels(b, kFewColumns, params.b_panels);
   } else {
-    maps.b = map_weights(b, config.tile_n);
+    maps.b = map_weights(b, config.b_box_columns());
     maps.b_few = map_weights(b, kFewColumns);
   }
 }
