@@ -98,10 +98,9 @@
                            left, {x: axis(), y: moesaic.axis('Time ÷ time of grouped')},
                            {shapes: [moesaic.unityLine()]}) :
                        {xaxis: left.x, yaxis: left.y},
-      notes: [
-        'Medians. ' + (beside ? 'Right: above 1 the grouped product is faster. ' : '') +
-        'Useful throughput counts rows that carry a route, physical every row multiplied.'
-      ]
+      notes:
+          ['Medians. ' + (beside ? 'Right: above 1 the grouped product is faster. ' : '') +
+           'Useful throughput counts rows that carry a route, physical every row multiplied.']
     };
   }
   moesaic.kinds.bench = {
