@@ -40,7 +40,7 @@ SWEEP_PICTURE = ("", {"right": "near"}, "Right: the axis ends at 0.6 and 1.6; wh
 PICTURES = {"fig38": [SWEEP_PICTURE], "fig71": [SWEEP_PICTURE], "table44": [("", {}, ""), ("-share", {"value": "share"}, "")]}
 NOT_RUN = "Not run yet."
 NAMES = re.compile(r"^Rows: (.+)\.$", re.MULTILINE)
-RUN_FLAGS = re.compile(r" --(?:output|budget|process|only|backend)[ =]\S+")  # which part, and where
+RUN_FLAGS = re.compile(r" --(?:(?:output|budget|process|only)[ =]\S+|backend[ =]auto)")  # which part, and where
 NOT_UP_TO_DATE, BAD_INPUT = 1, 2
 
 
@@ -134,8 +134,9 @@ class Rows:
 
 
 def spread(values):
-    """Distinct words in the order of their first appearance."""
-    return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, "", 0))) or results_tables.NONE
+    """Distinct words in the order of their first appearance; a number is one however it was written."""
+    words = (f"{value:g}" if isinstance(value, float) else str(value) for value in values if value not in (None, "", 0))
+    return ", ".join(dict.fromkeys(words)) or results_tables.NONE
 
 
 def circumstances(experiments):
@@ -155,8 +156,10 @@ def circumstances(experiments):
             table.append([f"`{one.name}`", summary["protocol"], spread(row["timing"]["regime"].replace("_", " ") for row in some),
                           spread(row["git"]["sha"][:12] + (" with changes" if row["git"]["dirty"] else "") for row in some),
                           dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
-                          one.count_words(summary["protocol"]), str(summary["throttled"]), str(summary["unsteady"])])
-    parts.append(results_tables.table(["experiment", "protocol", "regime", "commit", "date", "rows", "throttled", "unsteady"], table, 5))
+                          one.count_words(summary["protocol"]), str(summary["throttled"]), str(summary["unsteady"]),
+                          str(sum(row["timing"].get("late_units", 0) > 0 for row in some))])
+    parts.append(results_tables.table(["experiment", "protocol", "regime", "commit", "date", "rows", "throttled", "unsteady", "late"], table, 5))
+    parts.append("Late: sustained rows in which the device may have waited for the host.")
     commands = spread(f"`{RUN_FLAGS.sub('', row['command'])}`" for row in rows if row["experiment"]["arm"] != "torch")
     parts.append(f"Commands, where `--only` may have chosen parts: {commands}.")
     return "\n\n".join(parts)

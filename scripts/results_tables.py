@@ -80,7 +80,7 @@ def table44(_name, device, figures, beside):
             source = TABLE44.get(point["tokens"], (None,) * 5)
             theirs = (whole(source[0]), whole(source[1]), fraction(source[2]), whole(source[3]), fraction(source[4]))
             cells = [cell for pair in zip(ours, theirs) for cell in pair] if beside else ours
-            rows.append([f"{point['tokens']:,}", str(max(four["trials"], eight["trials"])), *cells])
+            rows.append([f"{point['tokens']:,}", ", ".join(str(trials) for trials in dict.fromkeys((four["trials"], eight["trials"]))), *cells])
         names = ("dense", "4 experts", "4 ÷ dense", "8 experts", "8 ÷ dense")
         head = [word for name in names for word in (name, "B300")] if beside else names
         source = "beside B300 (Table 44, the subset that it prints)" if beside else "(other widths than the claim's)"

@@ -19,7 +19,7 @@ enum class TimerGate : std::uint8_t { closed, open };
 /// Times of equal units of work, one after another.
 struct UnitTimes {
   std::vector<double> seconds;  ///< Of each unit; of the first with the launch before it.
-  std::int64_t late = 0;        ///< Units before which the device had run dry; 0: no gaps.
+  std::int64_t late = 0;        ///< Units before which the device may have run dry; 0: no gaps.
 };
 
 /// Times pieces of work of one stream.
@@ -48,7 +48,7 @@ class DeviceTimer {
   /// Runs `units` units of `calls_per_unit` calls of `piece` one after another, and waits for all
   /// of it. On a GPU a unit is one CUDA graph, captured once, so `piece` is called `calls_per_unit`
   /// times and must be capturable. Units are enqueued while the device works on those before: what
-  /// fits behind a gate has a limit, and a stream that is full would hold the host there for good.
+  /// fits behind a gate has a limit, and a stream that is full holds the host until its time-out.
   /// On the CPU it is called `units * calls_per_unit` times.
   /// @throws Error{invalid_argument} for less than one unit or call; Error{device_failure} when the
   /// device refuses the capture; whatever `piece` throws.

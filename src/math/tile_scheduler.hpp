@@ -192,7 +192,8 @@ MOESAIC_HD constexpr RowTile<Local> half_of(const RowTile<Local>& tile,
   return half;
 }
 
-/// The schedule, tile by tile: reads `offs` forwards, to count and then once for each kind.
+/// The schedule, tile by tile: reads `offs` forwards, to count and then once for each
+/// kind, or from the start wherever spread tiles change it.
 template <class Offsets, std::signed_integral Local = std::int64_t>
 class RowTileCursor {
  public:

@@ -68,6 +68,24 @@ static_assert(tall_sequence(std::int64_t{1} << 31, {1 << 20, 1}, 65'535).large_i
                       last_round(std::int64_t{1} << 51, 65'535),
               "past 2^32 tiles");
 
+// Spread. 2,640 large tiles are 20 full rounds; all full rounds of few come between them.
+constexpr RowTileColumns kSpread{16, 0, true};
+static_assert(large_sequence(165, kSpread, 132, 300) ==
+              RowTileSequence{{2640, 0}, {}, 2640, 0, 264});
+static_assert(place_of(large_sequence(165, kSpread, 132, 300), 2640) ==
+              RowTilePlace{RowTileKind::few, 0, -1});
+static_assert(place_of(large_sequence(165, kSpread, 132, 300), 2904) ==
+              RowTilePlace{RowTileKind::few, 264, -1});
+// 120 of the last round are whole: 24 few stay for the 12 workers without one.
+static_assert(large_sequence(123, kSpread, 132, 416).few_in_turns == 264);
+static_assert(large_sequence(123, kSpread, 132, 420).few_in_turns == 396);
+// 64 of the last round are halved: four workers have no half, and keep one each.
+static_assert(large_sequence(37, kSpread, 132, 135).few_in_turns == 0);
+static_assert(large_sequence(37, kSpread, 132, 136).few_in_turns == 132);
+static_assert(large_sequence(8, kSpread, 132, 1000).few_in_turns == 0,
+              "no full round of large ones");
+static_assert(large_sequence(165, {16, 0}, 132, 300).few_in_turns == 0, "not spread");
+
 // ---- What a worker takes
 
 std::vector<RowTilePlace> in_turns(const RowTileSequence& sequence, const RowTileColumns& columns,
@@ -87,6 +105,22 @@ TEST(RowTurns, SlimTilesComeWhenTheLargeOnesOfTheirRowsAreDone) {
   const auto slim = [](std::int64_t tile) { return RowTilePlace{RowTileKind::slim, tile, -1}; };
   EXPECT_EQ(in_turns(sequence, columns, 1, 0),
             (std::vector{large(0), slim(0), large(1), large(2), slim(1), large(3)}));
+}
+
+// As many of few rows as of large ones: every other worker begins with the former.
+TEST(RowTurns, NeighboursDoNotTakeFewRowsAtOnce) {
+  const RowTileColumns columns{2, 0, true};
+  const RowTileSequence sequence = large_sequence(4, columns, 4, 8);
+  ASSERT_EQ(sequence.few_in_turns, 8);
+  for (std::int64_t worker = 0; worker < 4; ++worker) {
+    std::vector<RowTilePlace> expected;
+    for (std::int64_t round = 0; round < 2; ++round) {
+      const std::int64_t tile = round * 4 + worker;
+      expected.push_back({RowTileKind::large, tile, -1});
+      expected.insert(expected.end() - (worker % 2), {RowTileKind::few, tile, -1});
+    }
+    EXPECT_EQ(in_turns(sequence, columns, 4, worker), expected) << worker;
+  }
 }
 
 TEST(RowTurns, EveryWorkerHasAsManyOfEitherKindAsTheNextAndNearlyAtTheSameTime) {

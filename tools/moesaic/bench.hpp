@@ -33,7 +33,7 @@ struct BenchCase {
   std::vector<double> samples_seconds;
   std::int64_t warm_ups = 0;
   std::optional<SustainedRun> sustained;  ///< Empty: a short burst.
-  bool gated = false;          ///< Behind a gate; else between events, host and all. CPU: false.
+  bool gated = false;          ///< Behind a gate; else between events, host and all, or sustained.
   std::int64_t min_bytes = 0;  ///< Every operand and result of useful work once.
   TelemetrySummary clocks;
   /// Experts by GroupedGemm::regime; empty where the implementation has but one.

@@ -45,6 +45,7 @@ SustainedTimes time_sustained(const Site& site, const std::function<void()>& cal
   times.warm_ups = warm_ups_on(site.on_host(), warm_ups);
   const std::vector<std::function<void()>> first(static_cast<std::size_t>(times.warm_ups) + 1,
                                                  call);
+  // Only to choose a number of calls: the host's launches may be in it, and no gate is needed.
   const double call_seconds = mean_of_second_half(timer.time(first, TimerGate::open));
   times.calls_per_sample =
       calls_per_sample > 0

@@ -56,7 +56,7 @@ TimedArm finished(ArmCall&& call, const Timing& timing, const Site& site) {
   timed.regular = call.regular;
   timed.result = std::move(call.result);
   timed.result.warm_ups = warm_ups_on(site.on_host(), timing.warm_ups);
-  timed.result.gated = !site.on_host() && !call.waits;
+  timed.result.gated = timing.regime == Regime::short_burst && !site.on_host() && !call.waits;
   return timed;
 }
 
@@ -91,7 +91,6 @@ void time_one_by_one(std::vector<ArmCall>& calls, const Timing& timing, const Co
     timed.result.samples_seconds = std::move(times.samples_seconds);
     timed.result.clocks = summarize(times.looks, times.why_no_looks);
     timed.result.sustained = {timing.regions, times.calls_per_sample, times.late};
-    timed.result.gated = false;
     timed.looks = std::move(times.looks);
     set_times(timed.result.run, timed.result.samples_seconds, times.load);
     hooks.finished(timed);

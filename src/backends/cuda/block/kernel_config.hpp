@@ -41,7 +41,8 @@ inline constexpr int kFewBlockK = 2 * kBlockK;
 /// Of a panel along the contraction.
 inline constexpr int kFewABytes = kFewRows * 128, kFewBBytes = kFewColumns * 128;
 
-/// Rows of a that a raster group of tall tiles may have: what L2 keeps beside weights. NB-0012.
+/// Bytes of a's rows that a raster group of tall tiles may have: a guess at what L2 keeps beside
+/// weights, to be measured (NB-0012).
 inline constexpr std::int64_t kTallGroupBytes = 16 << 20;
 
 /// Columns of a slim tile. Copied by the box of a tile of few rows.
@@ -113,7 +114,7 @@ struct KernelConfig {
     return rows_per_warpgroup() / kBlockRows * tile_n / 2;
   }
   /// Per thread. Three warpgroups of 168 registers are launched, which they share out among
-  /// themselves. The walk through tall tiles needs more, and their consumers get by with less.
+  /// themselves. The walk through tall or spread tiles needs more, and its consumers get by with less.
   [[nodiscard]] MOESAIC_HD constexpr int producer_registers() const {
     return tall() || spread ? 56 : 40;
   }

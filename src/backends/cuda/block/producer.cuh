@@ -149,8 +149,9 @@ __device__ __forceinline__ void send_end(const Ring<kConfig>& ring,
 
 /// The producer warp's life in forward and dgrad. Whole large tiles are equally long: every CTA
 /// takes each gridDim.x-th, so that CTAs side by side share columns of b at the same time; that
-/// saves energy (NB-0005). The smaller ones that follow go to whoever is free. `loading` is where
-/// it is in the ring, or leads three other warps: see begin_loading().
+/// saves energy (NB-0005). The smaller ones that follow go to whoever is free; spread, most of
+/// those of few rows come between. `loading` is where it is in the ring, or leads three other
+/// warps: see begin_loading().
 template <KernelConfig kConfig, class Loading>
 __device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& maps,
                                              const KernelParams& params, const Ring<kConfig>& ring,

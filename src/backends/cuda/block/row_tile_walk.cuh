@@ -72,8 +72,9 @@ __device__ inline void build_group_table(const KernelParams& params,
   __syncthreads();
 }
 
-/// All 32 lanes call `find` together. What it looks for may lie before what it found last; but only
-/// where the kind changes, a few times in the life of a worker, may experts lie between.
+/// All 32 lanes call `find` together. What it looks for may lie before what it found last, with
+/// experts between only where the kind changes: a few times in the life of a worker, or, spread, up
+/// to twice for each round of large tiles.
 class RowTileWalk {
  public:
   /// `grid` is params.rows; in a kernel its shape is known to the compiler. `worker_ctas`: of the

@@ -164,23 +164,26 @@ __device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
     to = target<kConfig>(maps, params, tile, warp);
   };
   receive_next();
-  if constexpr (kConfig.passes_over()) {
-    while (is_large<kConfig>(tile)) {
+  do {
+    if constexpr (kConfig.passes_over()) {
+      while (is_large<kConfig>(tile)) {
+        compute_large<kConfig>(maps, params, ring, state, staging, warp, tile, to, receive_next);
+        while (is_large<kConfig>(tile) && !has_lines(tile, to, warp / 4)) {
+          skip_stages<kConfig>(ring, state, tile.k_blocks);
+          receive_next();
+        }
+      }
+    } else {
       compute_large<kConfig>(maps, params, ring, state, staging, warp, tile, to, receive_next);
-      while (is_large<kConfig>(tile) && !has_lines(tile, to, warp / 4)) {
-        skip_stages<kConfig>(ring, state, tile.k_blocks);
+    }
+    if constexpr (!kConfig.wgrad) {
+      while (tile.kind == TileMessage::few) {
+        compute_few_rows<kConfig>(params, ring, state, staging, tile.k_blocks, warp / 4, to);
         receive_next();
       }
     }
-  } else {
-    compute_large<kConfig>(maps, params, ring, state, staging, warp, tile, to, receive_next);
-  }
-  if constexpr (!kConfig.wgrad) {
-    while (tile.kind == TileMessage::few) {  // they all come after
-      compute_few_rows<kConfig>(params, ring, state, staging, tile.k_blocks, warp / 4, to);
-      receive_next();
-    }
-  }
+    // Spread, large ones may follow; else tiles of few rows are the last.
+  } while (kConfig.spread && tile.kind != TileMessage::end);
   if (lane_id() == 0) ptx::store_wait_read<0>();  // shared memory must outlive the copies' reads
 }
 

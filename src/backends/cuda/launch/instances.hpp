@@ -50,14 +50,18 @@ constexpr bool all_fit() {
                                            config.tile_n == 2 * kFewColumns;
     // Rows that are gathered are x's, and a tail is zeroed by warps that gather.
     const bool gathers = !config.gather || config.wgrad || config.epilogue == Epilogue::swiglu;
+    // Tiles of few rows are beside large ones of the same height, and the consumers of a sum that
+    // is stored go from one to the other and back.
+    const bool spreads = !config.spread || (config.epilogue == Epilogue::store && !config.wgrad &&
+                                            !config.tall() && !config.pair);
     // A lane knows the weights of two rows, those of its one block.
     const bool weighs = !config.row_weights || (config.epilogue == Epilogue::store &&
                                                 !config.wgrad && !config.f32_out && !config.tall());
     // Each CTA of a pair loads whole boxes of what both read; its results are stored as they are.
     const bool pairs = !config.pair || (is_product(config) && !config.wgrad && !config.f32_out &&
                                         !config.tall() && !config.spread);
-    if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes || !gathers || !weighs ||
-        !pairs) {
+    if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes || !gathers ||
+        !spreads || !weighs || !pairs) {
       return false;
     }
   }
