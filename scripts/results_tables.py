@@ -84,7 +84,7 @@ def table44(_name, device, figures, beside):
         names = ("dense", "4 experts", "4 ÷ dense", "8 experts", "8 ÷ dense")
         head = [word for name in names for word in (name, "B300")] if beside else names
         source = "beside B300 (Table 44, the subset that it prints)" if beside else "(other widths than the claim's)"
-        parts.append(f"`{arm}` on {device} {source}; useful TFLOP/s, means over trials:\n\n" + table(["T", "trials", *head], rows, 0))
+        parts.append(f"`{arm}` on {device} {source}; useful TFLOP/s, means over trials; dense is of both partitions' controls, a ratio of its own:\n\n" + table(["T", "trials", *head], rows, 0))
     return parts
 
 

@@ -259,10 +259,16 @@ class Resume(CliTest):
         self.refused(*args, words=("--output", "parts.jsonl", "NVIDIA H200"))
         changed(lambda row: row["experiment"].update(case="rows=7"))
         self.refused(*args, words=("--output", "another case, rows=7"))
+        changed(lambda row: row["routing"].update(seed=7))
+        self.refused(*args, words=("--output", "rows of --seed 1", "seed 7"))
         changed(lambda row: row["problem"].update(n=64))
         self.refused(*args, words=("--output", "other rows or widths"))
         changed(lambda row: row["git"].update(sha="0123456789ab"))
         self.assertIn("3 rows are of another commit", self.fine(*args).err)
+        changed(lambda row: row["timing"].update(unsteady=False))
+        self.fine(*args, "--strict")
+        changed(lambda row: row["timing"].update(unsteady=True))
+        self.assertEqual(self.cli(*args, "--strict").returncode, 4, "rows that were there count too")
 
 
 if __name__ == "__main__":

@@ -195,16 +195,24 @@ Outcome run_processes(const Options& options, const Design& design, const std::v
   return outcome;
 }
 
-/// What the rows say, and what is missing. Returns how many rows there are.
-std::int64_t tell_rows(const Options& options, const Design& design, const std::string& device) {
+/// Rows that there are, and those of them that were throttled or unsteady.
+struct Told {
+  std::int64_t rows = 0, doubtful = 0;
+};
+
+/// What the rows say, and what is missing.
+Told tell_rows(const Options& options, const Design& design, const std::string& device) {
   const std::string path = output_path(options.experiment);
   const CaseFilter filter = filter_of(options.experiment);
   const ResultFile now("--output", path);
-  std::int64_t count = 0;
+  Told told;
   for (const RowSet& set : row_sets(now, design.name)) {
     if (set.device != device || set.protocol != name(design.protocol)) continue;
     std::fputs(summary_text(set).c_str(), stdout);
-    count += std::ssize(set.rows);
+    told.rows += std::ssize(set.rows);
+    told.doubtful += std::count_if(set.rows.begin(), set.rows.end(), [](const StoredRow& row) {
+      return row.throttled || row.unsteady;
+    });
   }
   const bool torch_missing =
       std::any_of(design.cases.begin(), design.cases.end(), [&](const Case& one) {
@@ -221,7 +229,7 @@ std::int64_t tell_rows(const Options& options, const Design& design, const std::
                  "moesaic experiment: %s of %s rows are not there; the same command goes on\n",
                  grouped_digits(left).c_str(), grouped_digits(row_count(design, filter)).c_str());
   }
-  return count;
+  return told;
 }
 
 /// The name that rows have for a device.
@@ -257,9 +265,12 @@ ExitCode run_design(const Options& options, const Design& design, Account& accou
                   : run_here(options, design, tasks, choice.device, account);
   }
   if (outcome.failed) return *outcome.failed;
-  if (to_file && !flags.process && tell_rows(options, design, device) == 0 && !outcome.wrong &&
-      outcome.signal == 0 && !flags.budget_seconds) {
-    throw Error(ErrorCode::unsupported, "nothing was timed; the reasons stand above");
+  if (to_file && !flags.process) {
+    const Told told = tell_rows(options, design, device);
+    outcome.doubtful |= told.doubtful > 0;
+    if (told.rows == 0 && !outcome.wrong && outcome.signal == 0 && !flags.budget_seconds) {
+      throw Error(ErrorCode::unsupported, "nothing was timed; the reasons stand above");
+    }
   }
   if (outcome.signal == SIGINT) end_interrupted();
   if (outcome.signal != 0) {

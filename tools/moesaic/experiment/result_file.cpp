@@ -111,6 +111,7 @@ void read_timed(const Json& json, StoredRow& row) {
   row.git_sha = json.at("git").at("sha").get<std::string>();
   row.n = json.at("problem").at("n").get<std::int64_t>();
   row.k = json.at("problem").at("k").get<std::int64_t>();
+  row.seed = json.at("routing").at("seed").get<std::uint64_t>();
   std::int64_t begin = 0;
   for (const Json& end : json.at("routing").at("offs")) {
     row.counts.push_back(end.get<std::int64_t>() - begin);
@@ -205,9 +206,13 @@ void ResultFile::require_same(const Design& design, const std::string& device) {
       refuse_row("rows of this design of " + design.name, "another case, " + row.place.key);
     }
     const Case& one = *found->second;
+    if (row.seed != design.seed) {
+      refuse_row("rows of --seed " + std::to_string(design.seed),
+                 "seed " + std::to_string(row.seed));
+    }
     if (row.counts != one.record.counts || row.n != one.product().n || row.k != one.product().k) {
       refuse_row("rows of this design of " + design.name,
-                 "case " + row.place.key + " with other rows or widths (another seed or shape)");
+                 "case " + row.place.key + " with other rows or widths (another input or shape)");
     }
     other_commits += row.git_sha != sha ? 1 : 0;
   }

@@ -20,6 +20,7 @@ struct StoredRow {
   std::string device, git_sha;
   std::vector<std::int64_t> counts;
   std::int64_t n = 0, k = 0;
+  std::uint64_t seed = 0;
   double mean_seconds = 0, useful_flops = 0, executed_flops = 0;
   double sm_mhz = 0, power_w = 0;  ///< Means of the looks of sustained rows; 0 without any.
   std::int64_t looks = 0, power_capped = 0, otherwise_limited = 0;  ///< Those looks, by reasons.
