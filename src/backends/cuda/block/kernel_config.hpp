@@ -114,7 +114,8 @@ struct KernelConfig {
     return rows_per_warpgroup() / kBlockRows * tile_n / 2;
   }
   /// Per thread. Three warpgroups of 168 registers are launched, which they share out among
-  /// themselves. The walk through tall or spread tiles needs more, and its consumers get by with less.
+  /// themselves. The walk through tall or spread tiles needs more, and its consumers get by with
+  /// less.
   [[nodiscard]] MOESAIC_HD constexpr int producer_registers() const {
     return tall() || spread ? 56 : 40;
   }
