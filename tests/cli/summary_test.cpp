@@ -97,7 +97,8 @@ TEST(Summary, RowsAreApartByProtocolAndDeviceAndTheLastOfAPlaceCounts) {
   const std::string path = testing::TempDir() + "moesaic_summary_rows.jsonl";
   const auto line = [](const char* device, const char* protocol, const char* key, double seconds) {
     return std::string(R"({"schema":"moesaic.bench/1","device":{"name":")") + device +
-           R"("},"git":{"sha":"0"},"problem":{"n":8,"k":8},"routing":{"offs":[2,3]},"timing":)" +
+           R"("},"git":{"sha":"0"},"problem":{"n":8,"k":8},)"
+           R"("routing":{"seed":1,"offs":[2,3]},"timing":)" +
            R"({"mean_s":)" + std::to_string(seconds) +
            R"(,"unsteady":false},"work":{"useful_flops":1,"executed_flops":1},"clocks":null,)" +
            R"("check":{"elements":4,"mismatches":0},)" +
@@ -202,7 +203,8 @@ TEST(Summary, ClockAndPowerOfATrialAreMeansOfItsLooks) {
   std::ofstream(path)
       << R"({"schema":"moesaic.bench/1","device":{"name":"one"},"git":{"sha":"0"},)"
          R"("check":{"elements":4,"mismatches":0},)"
-         R"("problem":{"n":8,"k":8},"routing":{"offs":[2,3]},"timing":{"mean_s":1,"unsteady":false},)"
+         R"("problem":{"n":8,"k":8},"routing":{"seed":1,"offs":[2,3]},)"
+         R"("timing":{"mean_s":1,"unsteady":false},)"
          R"("work":{"useful_flops":1,"executed_flops":1},"clocks":{"throttled":true,)"
          R"("sm_mhz":{"median":1},"power_w":1},"telemetry":{"sm_mhz":[1000,1000,1600],)"
          R"("power_w":[700,null,600],"reasons":[0,4,68]},"experiment":{"name":"fig73",)"
