@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import results_pictures  # noqa: E402
 import results_tables  # noqa: E402
 from results_source import WIDTHS  # noqa: E402
+from results_tables import distinct  # noqa: E402
 from row_parts import in_order  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,34 +134,28 @@ class Rows:
         return "Full protocol."
 
 
-def spread(values):
-    """Distinct words in the order of their first appearance; a number is one however it was written."""
-    words = (f"{value:g}" if isinstance(value, float) else str(value) for value in values if value not in (None, "", 0))
-    return ", ".join(dict.fromkeys(words)) or results_tables.NONE
-
-
 def circumstances(experiments):
     timed = [one for one in experiments.values() if one.name != "fig2"]
     if not timed:
         return NOT_RUN
     rows = [row for one in timed for row in one.rows]
     device, tools = [row["device"] for row in rows], [row["toolchain"] for row in rows]
-    parts = [f"{spread(d['name'] for d in device)}: {spread(d.get('sms') for d in device)} SMs, power limit "
-             f"{spread(d.get('power_limit_w') for d in device)} W, driver {spread(d.get('driver') for d in device)}; "
-             f"{spread(t.get('cuda') for t in tools)}, PyTorch {spread(t.get('torch') for t in tools)}, {spread(t.get('compiler') for t in tools)}."]
+    parts = [f"{distinct(d['name'] for d in device)}: {distinct(d.get('sms') for d in device)} SMs, power limit "
+             f"{distinct(d.get('power_limit_w') for d in device)} W, driver {distinct(d.get('driver') for d in device)}; "
+             f"{distinct(t.get('cuda') for t in tools)}, PyTorch {distinct(t.get('torch') for t in tools)}, {distinct(t.get('compiler') for t in tools)}."]
     table = []
     for one in timed:
         for summary in one.sets():
             some = one.of(summary["protocol"])
             dates = sorted(row["date"][:10] for row in some)
-            table.append([f"`{one.name}`", summary["protocol"], spread(row["timing"]["regime"].replace("_", " ") for row in some),
-                          spread(row["git"]["sha"][:12] + (" with changes" if row["git"]["dirty"] else "") for row in some),
+            table.append([f"`{one.name}`", summary["protocol"], distinct(row["timing"]["regime"].replace("_", " ") for row in some),
+                          distinct(row["git"]["sha"][:12] + (" with changes" if row["git"]["dirty"] else "") for row in some),
                           dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
                           one.count_words(summary["protocol"]), str(summary["throttled"]), str(summary["unsteady"]),
                           str(sum(row["timing"].get("late_units", 0) > 0 for row in some))])
     parts.append(results_tables.table(["experiment", "protocol", "regime", "commit", "date", "rows", "throttled", "unsteady", "late"], table, 5))
     parts.append("Late: sustained rows in which the device may have waited for the host.")
-    commands = spread(f"`{RUN_FLAGS.sub('', row['command'])}`" for row in rows if row["experiment"]["arm"] != "torch")
+    commands = distinct(f"`{RUN_FLAGS.sub('', row['command'])}`" for row in rows if row["experiment"]["arm"] != "torch")
     parts.append(f"Commands, where `--only` may have chosen parts: {commands}.")
     return "\n\n".join(parts)
 

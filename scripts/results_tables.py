@@ -10,6 +10,12 @@ NONE = "–"
 FIG2_TOKENS = (1, 16, 64, 256, 1024, 4096, 16384, 65536, 131072)
 
 
+def distinct(values):
+    """Distinct words in the order of their first appearance; a number is one however it was written."""
+    words = (f"{value:g}" if isinstance(value, float) else str(value) for value in values if value not in (None, "", 0))
+    return ", ".join(dict.fromkeys(words)) or NONE
+
+
 def table(head, rows, words=1):
     """A table whose first `words` columns are text."""
     lines = ["| " + " | ".join(head) + " |", "|" + "|".join(["---"] * words + ["---:"] * (len(head) - words)) + "|"]
@@ -80,7 +86,7 @@ def table44(_name, device, figures, beside):
             source = TABLE44.get(point["tokens"], (None,) * 5)
             theirs = (whole(source[0]), whole(source[1]), fraction(source[2]), whole(source[3]), fraction(source[4]))
             cells = [cell for pair in zip(ours, theirs) for cell in pair] if beside else ours
-            rows.append([f"{point['tokens']:,}", ", ".join(str(trials) for trials in dict.fromkeys((four["trials"], eight["trials"]))), *cells])
+            rows.append([f"{point['tokens']:,}", distinct((four["trials"], eight["trials"])), *cells])
         names = ("dense", "4 experts", "4 ÷ dense", "8 experts", "8 ÷ dense")
         head = [word for name in names for word in (name, "B300")] if beside else names
         source = "beside B300 (Table 44, the subset that it prints)" if beside else "(other widths than the claim's)"

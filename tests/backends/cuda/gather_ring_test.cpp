@@ -13,6 +13,7 @@
 
 #include "backends/cuda/block/kernel_config.hpp"
 #include "math/pipeline_phase.hpp"
+#include "support/model_barrier.hpp"
 
 namespace moesaic::backends::cuda {
 namespace {
@@ -20,31 +21,6 @@ namespace {
 constexpr int kStages = KernelConfig{}.stages;
 constexpr int kWarps = math::kGatherThreads / 32;
 constexpr int kEnd = -1;
-
-/// An mbarrier: its phase ends when all arrivals and all expected bytes have come.
-struct ModelBarrier {
-  int arrivals = 1, pending = 1, bytes = 0;
-  std::int64_t completed = 0;
-
-  void init(int count) { arrivals = pending = count; }
-  void arrive(int count) {
-    pending -= count;
-    settle();
-  }
-  void expect(int count) { bytes += count; }
-  void transfer(int count) {
-    bytes -= count;
-    settle();
-  }
-  void settle() {
-    if (pending > 0 || bytes != 0) return;
-    pending += arrivals;
-    ++completed;
-  }
-  [[nodiscard]] bool would_pass(std::uint32_t parity) const {
-    return static_cast<std::uint32_t>(completed % 2) != parity;
-  }
-};
 
 /// What lies in a stage: the number of the k-block since the launch that each part is of.
 struct Stage {
@@ -164,7 +140,7 @@ class Model {
         full_[stage].expect(1);
         bulk_.push_back({stage, self.block});
       }
-      full_[stage].arrive(1);
+      full_[stage].arrive();
     }
     // Also where nothing is copied: the thread's arrival follows the copies before it.
     self.under_way.push_back({stage, self.block});
@@ -207,7 +183,7 @@ class Model {
       expect(block == self.block, "rows are read before they have come");
     }
     expect(stages_[stage].columns == self.block, "columns are read before they have come");
-    empty_[stage].arrive(1);
+    empty_[stage].arrive();
     self.ring.advance();
     ++self.block;
     if (++self.k_block == stages_of(tile)) {

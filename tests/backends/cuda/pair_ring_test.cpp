@@ -15,6 +15,7 @@
 #include "backends/cuda/block/kernel_config.hpp"
 #include "math/pair_tiles.hpp"
 #include "math/pipeline_phase.hpp"
+#include "support/model_barrier.hpp"
 
 namespace moesaic::backends::cuda {
 namespace {
@@ -22,31 +23,6 @@ namespace {
 constexpr KernelConfig kPair{.pair = true};
 constexpr int kStages = kPair.stages;
 constexpr int kEnd = -1;
-
-/// An mbarrier: its phase ends when all arrivals and all expected bytes have come. Bytes may come
-/// before they are expected.
-struct ModelBarrier {
-  int arrivals = 1, pending = 1, bytes = 0;
-  std::int64_t completed = 0;
-
-  void init(int count) { arrivals = pending = count; }
-  void arrive() {
-    --pending;
-    settle();
-  }
-  void transfer(int count) {
-    bytes -= count;
-    settle();
-  }
-  void settle() {
-    if (pending > 0 || bytes != 0) return;
-    pending += arrivals;
-    ++completed;
-  }
-  [[nodiscard]] bool would_pass(std::uint32_t parity) const {
-    return static_cast<std::uint32_t>(completed % 2) != parity;
-  }
-};
 
 /// A tile of the pair: its steps, what both read of it, and whether CTA 1 has rows.
 struct Tile {
@@ -168,7 +144,7 @@ class Model {
       return;
     }
     const Tile& tile = tiles_[self.tile];
-    cta.full[stage].bytes += tile.own(index) + (tile.shared() ? 2 : 0);
+    cta.full[stage].expect(tile.own(index) + (tile.shared() ? 2 : 0));
     cta.full[stage].arrive();
     if (tile.own(index) > 0) copies_.push_back({index, stage, -1, self.block, tile.own(index)});
     for (int to = 0; tile.shared() && to < 2; ++to) {
