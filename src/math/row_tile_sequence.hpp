@@ -37,24 +37,35 @@ struct RowTileColumns {
   std::int64_t large = 0;
   std::int32_t slim = 0;
   bool spread = false;  ///< Tiles of few rows come between large ones. Not beside slim ones.
+  bool elastic =
+      false;  ///< The last of the large ones go to whoever is free. Not beside slim ones.
 };
 
-/// Tiles of one width, all equally long: what is not halved is taken in turns. Spread, full rounds
-/// of `few` tiles of few rows are too, at most one for each full round of large ones, without those
-/// that fill what the last round leaves idle: two beside a large tile, one beside a half
-/// (tests/math/spread_makespan_test.cpp).
+/// Elastic: one large tile in 2^so many is left to whoever is free, since where power is short SMs
+/// are not equally fast (NB-0015).
+inline constexpr int kElasticShift = 4;
+
+/// Tiles of one width, all equally long: what is not halved is taken in turns, elastic in full
+/// rounds and but for the last. Spread, full rounds of `few` tiles of few rows are too, at most one
+/// for each full round of large ones, without those that fill what the last round leaves idle: two
+/// beside a large tile, one beside a half (tests/math/spread_makespan_test.cpp).
 MOESAIC_HD constexpr RowTileSequence large_sequence(std::int64_t tile_rows,
                                                     const RowTileColumns& columns,
                                                     std::int64_t workers, std::int64_t few = 0) {
   const HalvedTiles large = halve_last_round(tile_rows * columns.large, workers);
   RowTileSequence sequence{large, {}, large.whole, 0, 0};
+  if (columns.elastic) {
+    const std::int64_t early = large.whole - (large.whole >> kElasticShift);
+    sequence.large_in_turns = early - last_round(early, workers);
+  }
   if (columns.spread) {
     const std::int64_t rest = last_round(large.whole, workers);
     const std::int64_t idle = rest > 0           ? 2 * (workers - rest)
                               : large.halved > 0 ? workers - 2 * large.halved
                                                  : 0;
     const std::int64_t early = max<std::int64_t>(few - idle, 0);
-    sequence.few_in_turns = min(early - last_round(early, workers), large.whole - rest);
+    sequence.few_in_turns =
+        min(early - last_round(early, workers), min(sequence.large_in_turns, large.whole - rest));
   }
   return sequence;
 }

@@ -32,8 +32,8 @@ struct RowTileShape {
   Local group_m = 1;             ///< Large tile rows per raster group.
   Local few_m = 0;               ///< Most rows of a tile of few rows; below tile_m.
   Local few_n = 1;
-  Local slim_n = 0;     ///< Below tile_n.
-  bool spread = false;  ///< See RowTileColumns.
+  Local slim_n = 0;                      ///< Below tile_n.
+  bool spread = false, elastic = false;  ///< See RowTileColumns.
 
   [[nodiscard]] MOESAIC_HD constexpr bool tall() const { return slim_n > 0; }
 };
@@ -72,7 +72,8 @@ struct RowTileGrid {
                                        : n_tiles;
   }
   [[nodiscard]] MOESAIC_HD constexpr RowTileColumns columns() const {
-    return {n_tiles, shape.tall() ? static_cast<std::int32_t>(slim_n_tiles) : 0, shape.spread};
+    return {n_tiles, shape.tall() ? static_cast<std::int32_t>(slim_n_tiles) : 0, shape.spread,
+            shape.elastic};
   }
   /// Of so many large tile rows, of all experts; where tiles are spread, also of so many of few
   /// rows.

@@ -25,7 +25,7 @@ struct ReferenceTileRow {
 
 struct ReferenceSchedule {
   explicit ReferenceSchedule(const ScheduleCase& c)
-      : segments(reference_segments(c)), tall(c.slim_n > 0), spread(c.spread) {
+      : segments(reference_segments(c)), tall(c.slim_n > 0), spread(c.spread), elastic(c.elastic) {
     cut_columns(c);
     for (std::size_t e = 0; e < segments.size(); ++e) cut_rows(c, static_cast<std::int32_t>(e));
     put_in_order(c.num_workers);
@@ -40,7 +40,7 @@ struct ReferenceSchedule {
   };
 
   std::vector<ReferenceSegment> segments;
-  bool tall, spread;
+  bool tall, spread, elastic;
   std::array<std::vector<ReferenceTileRow>, 2> rows;  // of large and slim tiles; of few rows
   std::vector<std::int64_t> m_tiles;                  // large ones of each expert
   std::array<std::int64_t, 3> columns{};              // of each kind
@@ -115,7 +115,8 @@ struct ReferenceSchedule {
   /// still give nobody more than one piece, they are cut. Of tall tiles two more rounds are left
   /// for whoever is free, and as many slim tiles as are beside those that are left. Spread, as many
   /// full rounds of few rows are dealt as there are without those that fill the last round of
-  /// large ones, and no more than of these.
+  /// large ones, and no more than of these. Elastic, of the large tiles that are not cut every 16th
+  /// is not dealt, nor what is beyond full rounds then.
   void put_in_order(std::int64_t num_workers) {
     const std::int64_t large = tiles_of(RowTileKind::large), slim = tiles_of(RowTileKind::slim);
     std::int64_t beyond = 0;
@@ -123,6 +124,12 @@ struct ReferenceSchedule {
     const std::int64_t cut = beyond + beyond <= num_workers ? beyond : 0;
     large_in_turns =
         tall ? std::max<std::int64_t>(large - beyond - 2 * num_workers, 0) : large - cut;
+    if (elastic && !tall) {
+      std::int64_t early = 0;
+      for (std::int64_t tile = 1; tile <= large - cut; ++tile) early += tile % 16 == 0 ? 0 : 1;
+      large_in_turns = 0;
+      while (large_in_turns + num_workers <= early) large_in_turns += num_workers;
+    }
     if (tall && large_in_turns > 0) {
       std::int64_t late_rows = 0;
       while (late_rows * columns[0] < large - large_in_turns) ++late_rows;

@@ -95,7 +95,7 @@ class Coverage {
             num_experts_, c.max_rows, static_cast<Local>(c.n),
             {static_cast<Local>(c.tile_m), static_cast<Local>(c.tile_n),
              static_cast<Local>(c.group_m), static_cast<Local>(c.few_m),
-             static_cast<Local>(c.few_n), static_cast<Local>(c.slim_n), c.spread})) {}
+             static_cast<Local>(c.few_n), static_cast<Local>(c.slim_n), c.spread, c.elastic})) {}
 
   void run(std::uint64_t seed) {
     const auto row_tiles =
@@ -266,8 +266,8 @@ TEST(TileScheduler, EveryTileOfEveryValidSegmentExactlyOnce) {
     ASSERT_FALSE(HasFatalFailure())
         << "case " << i << ": E " << c.offs.size() << ", M " << c.max_rows << ", tile " << c.tile_m
         << "x" << c.tile_n << ", few " << c.few_m << "x" << c.few_n << ", slim " << c.slim_n
-        << (c.spread ? ", spread" : "") << ", workers " << c.num_workers
-        << (c.wrong ? ", wrong offsets" : "");
+        << (c.spread ? ", spread" : "") << (c.elastic ? ", elastic" : "") << ", workers "
+        << c.num_workers << (c.wrong ? ", wrong offsets" : "");
   }
   // The generator must have made what this test is for.
   EXPECT_GT(wrong, 3000);

@@ -19,7 +19,7 @@ struct ScheduleCase {
   std::int64_t n = 0, tile_m = 0, tile_n = 0, group_m = 0;
   std::int64_t few_m = 0, few_n = 1;
   std::int64_t slim_n = 0;
-  bool spread = false;
+  bool spread = false, elastic = false;
   std::int64_t num_workers = 0;
   bool wrong = false;
 };
@@ -57,6 +57,7 @@ class ScheduleCases {
           1, pick<std::int64_t, 4>({1, c.tile_n / 2, c.tile_n * 2 / 3, c.tile_n - 1}));
     } else {
       c.spread = below(2) == 0;
+      c.elastic = below(2) == 0;
     }
     return c;
   }
