@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long the schedule of pairs takes beside that of single CTAs, by the model of
-// makespan_model.hpp: a pair is one worker, its large tile has 256 rows, and all of its tiles are
-// in turns. Time alone: what the shared copies save is not in the prices.
+// makespan_model.hpp: a pair is one worker, and its large tile has 256 rows. Time alone: what the
+// shared copies save is not in the prices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace moesaic::math {
 namespace {
 
-constexpr RowTileShape<std::int64_t> kPair{256, 256, 4, kFewM, 2 * kFewN};
+constexpr RowTileShape<std::int64_t> kPair{256, 256, 8, kFewM, 2 * kFewN};
 constexpr int kPairs = kWorkers / 2;
 
 /// What the pairs of a launch do, in the order of the schedule. A tile that has rows for one CTA is
@@ -42,7 +42,8 @@ std::int64_t wholes_of(const PricedTiles& tiles) {
                        [](const PricedTile& tile) { return tile.level == wholes; });
 }
 
-/// When the last pair is done: all in turns, or what is not a whole large tile to whoever is free.
+/// When the last pair is done: what is not a whole large tile goes to whoever is free, or, had they
+/// no queue, all are in turns.
 std::int64_t makespan_of_pairs(const Problem& problem, bool queue) {
   const PricedTiles tiles = pair_tiles(problem);
   const auto all = static_cast<std::int64_t>(tiles.size());
@@ -55,7 +56,7 @@ std::int64_t makespan_of_singles(const Problem& problem) {
   return makespan_asking_early(tiles, wholes_of(tiles), kWorkers);
 }
 
-double ratio(const Problem& problem, bool queue = false) {
+double ratio(const Problem& problem, bool queue = true) {
   return static_cast<double>(makespan_of_pairs(problem, queue)) /
          static_cast<double>(makespan_of_singles(problem));
 }
@@ -71,25 +72,25 @@ TEST(PairMakespan, TakesAsLongAsSinglesWhereExpertsAreBalancedAndEven) {
 }
 
 // Where they are not, what an expert leaves over of 256 rows in place of 128 costs, the more the
-// fewer rows it has. That tiles of unlike lengths are all in turns is less than half of that.
-TEST(PairMakespan, CostsWhatExpertsLeaveOverAndLittleForTurns) {
+// fewer rows it has. That a queue spares: less than as much again.
+TEST(PairMakespan, CostsWhatExpertsLeaveOver) {
   struct Bound {
     std::int64_t mean;
     double least, most, for_turns;
   };
-  for (const Bound& bound : {Bound{128, 1.1, 1.18, 0.07}, Bound{512, 1.06, 1.1, 0.03},
-                             Bound{2048, 1.01, 1.03, 0.01}, Bound{8192, 1.003, 1.01, 0.003}}) {
+  for (const Bound& bound : {Bound{128, 1.05, 1.12, 0.07}, Bound{512, 1.04, 1.09, 0.03},
+                             Bound{2048, 1.01, 1.025, 0.01}, Bound{8192, 1.003, 1.01, 0.003}}) {
     Histograms histograms(7);
-    double in_turns = 0, shared = 0;
+    double shared = 0, in_turns = 0;
     constexpr int kCases = 60;
     for (int i = 0; i < kCases; ++i) {
       const std::string kind = Histograms::kKinds[1 + i % 4];  // all but uniform
       const Problem problem{histograms.draw(kind, 32, bound.mean), 4096, 4096};
-      in_turns += ratio(problem) / kCases;
-      shared += ratio(problem, true) / kCases;
+      shared += ratio(problem) / kCases;
+      in_turns += ratio(problem, false) / kCases;
     }
-    EXPECT_GT(in_turns, bound.least) << bound.mean;
-    EXPECT_LT(in_turns, bound.most) << bound.mean;
+    EXPECT_GT(shared, bound.least) << bound.mean;
+    EXPECT_LT(shared, bound.most) << bound.mean;
     EXPECT_LT(in_turns - shared, bound.for_turns) << bound.mean;
   }
 }

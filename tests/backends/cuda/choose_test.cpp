@@ -82,11 +82,20 @@ TEST(ChooseInstance, TheNumberOfRowsChoosesTheSizeOfTilesAlone) {
   }
 }
 
-TEST(ChooseInstance, TallTilesAndPairsAreNobodysChoiceUnnamed) {
+TEST(ChooseInstance, TallTilesAndPairsAreNobodysChoice) {
   for (const GroupedGemmProblem& problem : problems()) {
     EXPECT_FALSE(choose_instance(problem).config.tall());
     EXPECT_FALSE(choose_instance(problem).config.pair);
   }
+}
+
+TEST(PairsPay, From2048RowsPerExpertOn) {
+  EXPECT_TRUE(pairs_pay(2048, 1));
+  EXPECT_FALSE(pairs_pay(2047, 1));
+  EXPECT_TRUE(pairs_pay(32'768, 16));
+  EXPECT_FALSE(pairs_pay(32'767, 16));
+  EXPECT_FALSE(pairs_pay(0, 8192));
+  EXPECT_TRUE(pairs_pay(kRaggedRows, 8192));
 }
 
 TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
@@ -95,9 +104,9 @@ TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
     chosen.insert(choose_instance(problem).name);
   }
   for (const Instance& instance : kInstances) {
-    // The expert names its own; tall tiles, pairs and spread ones are there to be named.
+    // The expert names its own; tall tiles are there to be named, and pairs for what takes() knows.
     const KernelConfig& c = instance.config;
-    const bool product = is_product(c) && !c.tall() && !c.pair && !c.spread;
+    const bool product = is_product(c) && !c.tall() && !c.pair;
     EXPECT_EQ(chosen.count(instance.name), product ? 1U : 0U) << instance.name;
   }
 }
@@ -224,6 +233,23 @@ TEST_F(SupportsGrouped, CountsTheTilesOfWrongOffsetsToo) {
   expect_refusal("8192 experts of 100000000 rows");
 }
 
+TEST(Takes, PairsWhereExpertsHaveManyRowsAndThereAreTwoSms) {
+  DeviceInfo device;
+  for (const int sms : {1, 2, 131, 132}) {
+    device.num_sms = sms;
+    for (const std::int64_t mean : {1, 1024, 2047, 2048, 100'000}) {
+      const GroupedGemmProblem problem =
+          problem_of(Pass::forward, WeightStorage::enk, DType::bf16, mean * kExperts);
+      std::string_view first;
+      for (const Instance& instance : kInstances) {
+        if (first.empty() && takes(instance, {problem, device, {}})) first = instance.name;
+      }
+      EXPECT_EQ(first, mean >= 2048 && sms > 1 ? "bf16_rows_2x128x256_k" : "bf16_rows_128x256_k")
+          << mean << " rows per expert, " << sms << " SMs";
+    }
+  }
+}
+
 TEST(Takes, SaysWhichKernelsAreThereToBeNamed) {
   const GroupedGemmProblem few = problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1024);
   DeviceInfo device;
@@ -234,11 +260,11 @@ TEST(Takes, SaysWhichKernelsAreThereToBeNamed) {
     options.implementation.reset();
     const Support support = takes(instance, {few, device, options});
     const KernelConfig& c = instance.config;
-    EXPECT_EQ(support.ok, !c.tall() && !c.pair && !c.spread) << instance.name;
+    EXPECT_EQ(support.ok, !c.tall() && !c.pair) << instance.name;
     EXPECT_EQ(support.reason.empty(), support.ok);
     const char* const what = c.tall() ? "tall tiles" : c.pair ? "pairs of CTAs" : "";
     EXPECT_NE(support.reason.find(what), std::string::npos) << support.reason;
-    const char* const part = support.ok ? "" : "taken when named";
+    const char* const part = support.ok ? "" : "named";
     EXPECT_NE(support.reason.find(part), std::string::npos) << support.reason;
     options.implementation = implementation_name(instance);
     EXPECT_TRUE(takes(instance, {few, device, options})) << instance.name;
@@ -314,9 +340,8 @@ TEST(Candidates, TallTilesComeFirstWhenNamed) {
     }
     return "";
   };
-  for (const std::int64_t rows : {64, 1 << 20}) {
-    EXPECT_EQ(first(rows, {}), "cuda/sm90/bf16_rows_128x256_k") << rows;
-  }
+  EXPECT_EQ(first(64, {}), "cuda/sm90/bf16_rows_128x256_k");
+  EXPECT_EQ(first(1 << 20, {}), "cuda/sm90/bf16_rows_2x128x256_k");
   PlanOptions named;
   named.implementation = "cuda/sm90/bf16_rows_256x192_k";
   EXPECT_EQ(first(64, named), *named.implementation);

@@ -36,7 +36,6 @@ TEST(KernelConfig, NamesSayWhatIsCompiled) {
     if (!c.wgrad) name << (c.b_mn_major ? "_mn" : "_k");
     if (c.gather) name << "_gather";
     if (c.row_weights) name << "_weighted";
-    if (c.spread) name << "_spread";
     EXPECT_EQ(instance.name, name.str());
     EXPECT_TRUE(names.insert(instance.name).second) << instance.name << " twice";
   }
@@ -210,7 +209,9 @@ TEST(KernelConfig, MessagesAndTheTableLieBehindTheBarriers) {
     const std::int64_t table = c.wgrad ? 0 : static_cast<std::int64_t>(sizeof(GroupTable));
     EXPECT_EQ(c.gather_begin(), c.table_begin() + table) << instance.name;
     EXPECT_EQ(c.gather_begin() % 16, 0) << instance.name;
-    EXPECT_EQ(c.smem_bytes(), c.gather_begin() + (c.gather ? kGatherSlots * 16 : 0));
+    EXPECT_EQ(c.smem_bytes(), c.gather_begin() + (c.gather ? kGatherSlots * 16
+                                                  : c.pair ? kPairSlots * 8
+                                                           : 0));
   }
 }
 

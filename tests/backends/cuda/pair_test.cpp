@@ -24,8 +24,8 @@ GroupedGemmProblem problem_of(Pass pass) {
   return problem;
 }
 
-// Two CTAs' tiles, of which each loads half of what both read by the boxes that there are, and the
-// rows of a raster group are as many as those of single CTAs.
+// Two CTAs' tiles, of which each loads half of what both read by the boxes that there are, and a
+// raster group as tall as the tiles of all SMs are wide: 16 by 8 of 128 x 256.
 TEST(Pairs, LoadWholeBoxesOfWhatBothRead) {
   int pairs = 0;
   for (const Instance& instance : kInstances) {
@@ -35,7 +35,7 @@ TEST(Pairs, LoadWholeBoxesOfWhatBothRead) {
     ++pairs;
     EXPECT_FALSE(c.wgrad || c.f32_out || c.tall() || !is_product(c)) << instance.name;
     const math::RowTileShape<std::int32_t> shape = c.row_shape();
-    EXPECT_EQ(shape.tile_m * shape.group_m, KernelConfig{}.tile_m * KernelConfig{}.group_m);
+    EXPECT_EQ(shape.tile_m * shape.group_m, 8 * shape.tile_n);
     EXPECT_LT(shape.few_m, shape.tile_m / 2) << "a tile has rows for the first CTA";
     const auto share = [&](math::PairShares shares, bool half) {
       math::PairTile<std::int32_t> own;

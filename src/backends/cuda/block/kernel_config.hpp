@@ -45,6 +45,10 @@ inline constexpr int kFewABytes = kFewRows * 128, kFewBBytes = kFewColumns * 128
 /// weights, to be measured (NB-0012).
 inline constexpr std::int64_t kTallGroupBytes = 16 << 20;
 
+/// Pairs keep in step: before stage kStepStop of a tile a worker waits for all to have come to
+/// stage kStepMark of theirs (block/step.cuh, NB-0015).
+inline constexpr int kStepMark = 8, kStepStop = 24;
+
 /// Columns of a slim tile. Copied by the box of a tile of few rows.
 inline constexpr int kSlimColumns = kFewColumns;
 
@@ -77,6 +81,10 @@ struct GatherTile {
 };
 static_assert(sizeof(GatherTile) == 16, "one 16-byte word");
 inline constexpr int kGatherSlots = 2;  ///< One is written while the other may still be read.
+
+/// Answers of the queue that CTA 0 of a pair may be ahead of the other: one for a tile, of which it
+/// can begin as many as there are stages before the other has read the first.
+inline constexpr int kPairSlots = 8;
 
 /// What becomes of a tile's sums.
 enum class Epilogue : std::uint8_t {
@@ -114,10 +122,10 @@ struct KernelConfig {
     return rows_per_warpgroup() / kBlockRows * tile_n / 2;
   }
   /// Per thread. Three warpgroups of 168 registers are launched, which they share out among
-  /// themselves. The walk through tall or spread tiles needs more, and its consumers get by with
-  /// less.
+  /// themselves. The walk through tall or spread tiles, and of pairs, needs more, and its consumers
+  /// get by with less.
   [[nodiscard]] MOESAIC_HD constexpr int producer_registers() const {
-    return tall() || spread ? 56 : 40;
+    return tall() || spread || pair ? 56 : 40;
   }
   [[nodiscard]] MOESAIC_HD constexpr int consumer_registers() const {
     return (3 * kLaunchRegisters - producer_registers()) / kConsumerWarpgroups;
@@ -130,7 +138,8 @@ struct KernelConfig {
             .few_m = kFewRows,
             .few_n = worker_ctas() * kFewColumns,
             .slim_n = tall() ? kSlimColumns : 0,
-            .spread = spread};
+            .spread = spread,
+            .elastic = !tall()};
   }
   /// The same for a contraction of k >= 1: long rows make a tall raster group shorter.
   [[nodiscard]] constexpr math::RowTileShape<std::int32_t> row_shape(std::int64_t k) const {
@@ -188,9 +197,11 @@ struct KernelConfig {
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t gather_begin() const {
     return table_begin() + (wgrad ? 0 : static_cast<std::int64_t>(sizeof(GroupTable)));
   }
+  /// What CTA 0 of a pair tells the other lies where a gathering CTA has its slots.
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t smem_bytes() const {
-    return gather_begin() +
-           (gather ? kGatherSlots * static_cast<std::int64_t>(sizeof(GatherTile)) : 0);
+    return gather_begin() + (gather ? kGatherSlots * static_cast<std::int64_t>(sizeof(GatherTile))
+                             : pair ? kPairSlots * static_cast<std::int64_t>(sizeof(std::uint64_t))
+                                    : 0);
   }
   bool operator==(const KernelConfig&) const = default;
 };

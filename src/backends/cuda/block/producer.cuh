@@ -9,6 +9,7 @@
 #include "backends/cuda/block/ring.cuh"
 #include "backends/cuda/block/row_tile_walk.cuh"
 #include "backends/cuda/block/stage_loads.cuh"
+#include "backends/cuda/block/step.cuh"
 #include "backends/cuda/block/tensor_maps.hpp"
 #include "backends/cuda/block/tile_queue.cuh"
 #include "backends/cuda/block/weight_tile_walk.cuh"
@@ -112,11 +113,11 @@ __device__ __forceinline__ void fill_stage(const MapsOf<kConfig.epilogue>& maps,
 }
 
 /// Tells the consumers of a tile and loads its stages.
-template <KernelConfig kConfig, class Tile>
+template <KernelConfig kConfig, class Tile, class Pace = AsYouLike>
 __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
                                           const KernelParams& params, const Ring<kConfig>& ring,
                                           math::PipelineState<kConfig.stages>& state,
-                                          const Tile& tile) {
+                                          const Tile& tile, Pace&& pace = {}) {
   const TileMessage message = describe<kConfig>(params, tile);
   // A tile without stages of its own takes one for its message.
   const int stages = math::max(message.k_blocks, 1);
@@ -124,13 +125,15 @@ __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
   if constexpr (!kConfig.wgrad) {
     policy = weight_policy(kConfig.tall() ? params.rows.shape : kConfig.row_shape(), tile);
   }
-  for (int k_block = 0; k_block < stages; ++k_block) {
-    ptx::barrier_wait(ring.empty(state.stage), math::producer_parity(state.phase));
-    if (ptx::elect_one()) {
-      fill_stage<kConfig>(maps, params, ring, state.stage, tile, message, k_block, policy);
+  for (int k_block = 0; k_block < stages;) {
+    for (const int end = pace.next(k_block, stages); k_block < end; ++k_block) {
+      ptx::barrier_wait(ring.empty(state.stage), math::producer_parity(state.phase));
+      if (ptx::elect_one()) {
+        fill_stage<kConfig>(maps, params, ring, state.stage, tile, message, k_block, policy);
+      }
+      __syncwarp();
+      state.advance();
     }
-    __syncwarp();
-    state.advance();
   }
   if constexpr (kConfig.epilogue == Epilogue::dswiglu) {
     if (message.kind != TileMessage::few) load_saved_u<kConfig>(maps, params, ring, state, tile);
@@ -174,23 +177,34 @@ __device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& map
 }
 
 /// The same where two CTAs are one worker: both go through the same tiles, so that the same stages
-/// are full of the same tile in either. All are in turns, which needs no word between them; what
-/// that costs: tests/math/pair_makespan_test.cpp.
+/// are full of the same tile in either.
 template <KernelConfig kConfig>
 __device__ __forceinline__ void produce_pair(const TensorMaps& maps, const KernelParams& params,
                                              const Ring<kConfig>& ring,
                                              const math::RowTileGrid<std::int32_t>& grid,
                                              const GroupTable& table) {
   math::PipelineState<kConfig.stages> state;
-  const std::int64_t pairs = gridDim.x / kConfig.worker_ctas();
   const auto cta = static_cast<int>(ptx::cluster_rank());
+  const std::int64_t pairs = gridDim.x / kConfig.worker_ctas();
+  const std::int64_t pair = blockIdx.x / kConfig.worker_ctas();
+  PairQueue queue(*params.counters, ring.pair_slots());
+  Step step(*params.counters);
   RowTileWalk walk(params, grid, table, kConfig.worker_ctas());
-  std::int64_t index = blockIdx.x / kConfig.worker_ctas();
-  for (auto tile = walk.find(index); tile.valid(); tile = walk.find(index += pairs)) {
+  math::RowTurns turns(walk.sequence(), grid.columns(), pairs, pair);
+  auto tile = walk.find(turns.index());
+  while (tile.valid()) {
+    const bool shared = turns.shared();
+    if (shared) queue.ask();
     // Of half a tile nothing may exist, for both.
-    if (tile.columns == 0) continue;
-    load_tile<kConfig>(maps, params, ring, state, math::pair_tile(tile, grid.shape, cta));
+    if (tile.columns > 0) {
+      step.begin(turns.index() - pair + pairs <= walk.sequence().large_in_turns,
+                 math::ceil_div(params.k, kBlockK));
+      load_tile<kConfig>(maps, params, ring, state, math::pair_tile(tile, grid.shape, cta), step);
+    }
+    turns.advance(shared ? queue.answer() : 0);
+    tile = walk.find(turns.index());
   }
+  queue.leave();
   send_end<kConfig>(ring, state);
 }
 

@@ -54,6 +54,10 @@ struct Ring {
     return base + static_cast<std::uint32_t>(kConfig.gather_begin()) +
            static_cast<std::uint32_t>(slot) * static_cast<std::uint32_t>(sizeof(GatherTile));
   }
+  /// Where CTA 0 of a pair tells the other what the queue answered.
+  [[nodiscard]] __device__ std::uint32_t pair_slots() const {
+    return base + static_cast<std::uint32_t>(kConfig.gather_begin());
+  }
   /// The staged panels of a consumer warp, 0 to 7.
   [[nodiscard]] __device__ std::uint32_t staging(int warp) const {
     constexpr math::SmemMap kMap = kConfig.smem();

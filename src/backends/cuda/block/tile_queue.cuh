@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backends/cuda/block/ring.cuh"
+#include "backends/cuda/ptx/cluster.cuh"
 #include "math/tile_counters.hpp"
 
 namespace moesaic::backends::cuda {
@@ -30,12 +31,51 @@ class TileQueue {
     __threadfence();  // every question of this CTA comes before its leave
     if (atomicInc(&counters_.finished, gridDim.x - 1) == gridDim.x - 1) {
       atomicExch(reinterpret_cast<unsigned long long*>(&counters_.next), 0ULL);
+      atomicExch(&counters_.begun, 0U);
     }
   }
 
  private:
   math::TileCounters& counters_;
   unsigned long long taken_ = 0;
+};
+
+/// The same for two CTAs that take the same tiles: CTA 0 asks, and writes each answer into the
+/// other's shared memory, with a number by which the other knows that it is there. The slots go
+/// round; the rings let CTA 0 be at most a tile a stage ahead (kPairSlots).
+class PairQueue {
+ public:
+  __device__ PairQueue(math::TileCounters& counters, std::uint32_t slots)
+      : queue_(counters),
+        slots_(slots),
+        asks_(__shfl_sync(kAllLanes, ptx::cluster_rank(), 0) == 0) {}
+
+  __device__ void ask() {
+    if (asks_) queue_.ask();
+  }
+  __device__ std::int64_t answer() {
+    ++count_;
+    const std::uint32_t slot = slots_ + count_ % kPairSlots * 8U;
+    std::uint64_t word = 0;
+    if (asks_) {
+      const auto taken = static_cast<std::uint64_t>(queue_.answer());
+      word = taken << kCountBits | count_ % (1U << kCountBits);
+      if (lane_id() == 0) ptx::store_shared_in(slot, 1, word);
+    } else {
+      do {
+        word = __shfl_sync(kAllLanes, ptx::load_shared_word(slot), 0);
+      } while (word % (1U << kCountBits) != count_ % (1U << kCountBits));
+    }
+    return static_cast<std::int64_t>(word >> kCountBits);
+  }
+  __device__ void leave() { queue_.leave(); }
+
+ private:
+  static constexpr int kCountBits = 16;
+  TileQueue queue_;
+  std::uint32_t slots_;
+  bool asks_;
+  std::uint32_t count_ = 0;
 };
 
 }  // namespace moesaic::backends::cuda

@@ -205,6 +205,11 @@ __global__ void __launch_bounds__(kThreads, 1)
       ptx::barrier_init(ring.full(stage), kConfig.full_arrivals());
       ptx::barrier_init(ring.empty(stage), kConfig.empty_arrivals());
     }
+    if constexpr (kConfig.pair) {
+      for (int slot = 0; slot < kPairSlots; ++slot) {
+        ptx::store_shared_v2(ring.pair_slots() + slot * 8U, 0U, 0U);
+      }
+    }
     ptx::fence_barrier_init();
     if constexpr (kConfig.boxes_of_a()) ptx::prefetch_tensor_map(&maps.a);
     if constexpr (kConfig.boxes_of_b()) ptx::prefetch_tensor_map(&maps.b);

@@ -62,19 +62,18 @@ Support supports_sizes(Format format, int num_experts, std::int64_t max_rows,
   return {true, {}};
 }
 
-/// Whether an instance that matches may be taken unnamed. Tall tiles (256x192) gain on balanced
-/// experts of about 2,048 rows, and lose on real routing (NB-0012). Few rows between large tiles
-/// and pairs of CTAs are not measured yet (NB-0013, NB-0014).
-Support suits(const Instance& instance) {
+/// Rows per expert from which pairs are taken: with fewer, what an expert leaves over of 256 rows
+/// costs more than sharing weights saves (NB-0014).
+constexpr std::int64_t kPairRows = 2048;
+
+/// Whether an instance that matches may be taken unnamed.
+Support suits(const Instance& instance, const GroupedGemmProblem& problem) {
   if (instance.config.tall()) {
     return {false, "its tall tiles were slower on real routing, and are taken when named"};
   }
-  if (instance.config.spread) {
-    return {false,
-            "its tiles of few rows between large ones are not measured yet; taken when named"};
-  }
-  if (instance.config.pair) {
-    return {false, "its pairs of CTAs are not measured yet, and taken when named"};
+  if (instance.config.pair && !pairs_pay(problem.max_rows, problem.num_experts)) {
+    return {false, "its pairs of CTAs are for " + std::to_string(kPairRows) +
+                       " rows per expert or more, unless named"};
   }
   return {true, {}};
 }
@@ -151,12 +150,16 @@ Support takes(const Instance& instance, const PlanRequest& request) {
   if (!match || request.options.implementation == implementation_name(instance)) {
     return match;
   }
-  return suits(instance);
+  return suits(instance, request.problem);
+}
+
+bool pairs_pay(std::int64_t max_rows, int num_experts) {
+  return max_rows >= kPairRows * num_experts;
 }
 
 const Instance& choose_instance(const GroupedGemmProblem& problem) {
   for (const Instance& instance : kInstances) {
-    if (matches(instance, problem) && suits(instance)) {
+    if (!instance.config.pair && matches(instance, problem) && suits(instance, problem)) {
       return instance;
     }
   }

@@ -22,7 +22,11 @@ Support matches(const Instance& instance, const GroupedGemmProblem& problem);
 /// Whether this instance is taken: one that matches, if it is named or suits.
 Support takes(const Instance& instance, const PlanRequest& request);
 
-/// The first instance of the table that is taken, unnamed. Called after supports_grouped said yes.
+/// Whether experts have so many rows, in the mean, that CTAs in pairs are faster.
+bool pairs_pay(std::int64_t max_rows, int num_experts);
+
+/// The instance of single CTAs that takes the problem, unnamed. Called after supports_grouped said
+/// yes.
 /// How the rows of an expert are cut is decided on the device, from their true number.
 const Instance& choose_instance(const GroupedGemmProblem& problem);
 

@@ -43,6 +43,22 @@ __device__ __forceinline__ void barrier_arrive_in(std::uint32_t barrier, std::ui
 }
 
 /// A copy that goes to the same place of every CTA in `ctas`, one bit each, and counts its bytes on
+/// A word for CTA `rank` of the cluster, at its `address`; what comes with it is up to the reader.
+__device__ __forceinline__ void store_shared_in(std::uint32_t address, std::uint32_t rank,
+                                                std::uint64_t word) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "st.relaxed.cluster.shared::cluster.u64 [there], %2;\n}\n" ::"r"(address),
+      "r"(rank), "l"(word)
+      : "memory");
+}
+/// One's own word that another CTA may be writing.
+__device__ __forceinline__ std::uint64_t load_shared_word(std::uint32_t address) {
+  std::uint64_t word = 0;
+  asm volatile("ld.relaxed.cluster.shared.u64 %0, [%1];" : "=l"(word) : "r"(address) : "memory");
+  return word;
+}
+
 /// the barrier in the same place of each.
 struct Multicast {
   std::uint16_t ctas;

@@ -81,6 +81,21 @@ __device__ __forceinline__ void registers_take() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
+/// A word of global memory that other CTAs change.
+__device__ __forceinline__ std::uint32_t load_relaxed(const std::uint32_t* word) {
+  std::uint32_t value = 0;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+/// Adds 1 to it, where `is_mine`: without a branch, at which a warp might diverge.
+__device__ __forceinline__ void add_relaxed(std::uint32_t* word, bool is_mine) {
+  asm volatile(
+      "{\n.reg .pred mine;\nsetp.ne.u32 mine, %1, 0;\n"
+      "@mine red.relaxed.gpu.global.add.u32 [%0], 1;\n}\n" ::"l"(word),
+      "r"(static_cast<std::uint32_t>(is_mine))
+      : "memory");
+}
+
 /// Brings the line of global memory at `address` to L2.
 __device__ __forceinline__ void prefetch_l2(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));

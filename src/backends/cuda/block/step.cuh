@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Workers in step. Tiles side by side read the same rows and columns, which DRAM gives once only if
+// their workers are close together in the contraction: with rows of 14 KiB, and pairs that drift as
+// they like, it gave them three times (NB-0015). So nobody goes on in a tile before all have begun
+// theirs. It is a courtesy and no barrier: whoever waits for too long goes on, since CTAs of a
+// launch need not run at the same time.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/block/ring.cuh"
+#include "backends/cuda/ptx/arithmetic.cuh"
+#include "backends/cuda/ptx/sync.cuh"
+#include "math/tile_counters.hpp"
+
+namespace moesaic::backends::cuda {
+
+/// All lanes of the producer warp call it, and go the same way as the compiler can see: where a
+/// warp may diverge, it takes the operands of bulk copies from ordinary registers, one by one.
+class Step {
+ public:
+  __device__ explicit Step(math::TileCounters& counters) : counters_(counters) {}
+
+  /// A tile of so many stages; `round`: all CTAs of the launch have one like it.
+  __device__ void begin(bool round, int stages) {
+    waits_ = round && stages > kStepStop;
+    if (waits_) expected_ += gridDim.x;
+  }
+
+  /// Called with the first stage that is not loaded, from 0 on. @returns up to which to go on.
+  __device__ int next(int stage, int stages) {
+    if (!waits_) return stages;
+    if (stage == 0) return kStepMark;
+    if (stage == kStepMark) {
+      ptx::add_relaxed(&counters_.begun, lane_id() == 0);
+      return kStepStop - kAskedBefore;
+    }
+    if (stage < kStepStop) {
+      // Asked early: what comes back is there when it is needed, unless somebody is late.
+      answer_ = ptx::load_relaxed(&counters_.begun);
+      return kStepStop;
+    }
+    wait();
+    return stages;
+  }
+
+ private:
+  static constexpr int kAskedBefore = 4;
+  /// Questions in a wait, about 1,000 cycles each: a sixth of a tile of K = 7168.
+  static constexpr int kPatience = 16;
+  static constexpr int kMostLate = 16;  ///< Waits in vain, after which it waits no more.
+
+  /// By the answer to the last question.
+  [[nodiscard]] __device__ bool behind() const {
+    const std::uint32_t begun = __shfl_sync(kAllLanes, answer_, 0);
+    return static_cast<std::int32_t>(begun - expected_) < 0;
+  }
+
+  __device__ void wait() {
+    if (late_ == kMostLate) return;
+    for (int question = 0; behind(); ++question) {
+      if (question == kPatience) {
+        ++late_;
+        return;
+      }
+      answer_ = ptx::load_relaxed(&counters_.begun);
+    }
+  }
+
+  math::TileCounters& counters_;
+  bool waits_ = false;
+  std::uint32_t expected_ = 0, answer_ = 0;
+  int late_ = 0;
+};
+
+/// Where nothing is to happen between stages.
+struct AsYouLike {
+  __device__ int next(int /*stage*/, int stages) const { return stages; }
+};
+
+}  // namespace moesaic::backends::cuda
