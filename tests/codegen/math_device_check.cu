@@ -23,6 +23,7 @@
 #include "math/tile_counters.hpp"
 #include "math/tile_order.hpp"
 #include "math/tile_scheduler.hpp"
+#include "math/weight_pair.hpp"
 #include "math/weight_tile_scheduler.hpp"
 
 namespace moesaic::math {
@@ -92,6 +93,15 @@ __global__ void pair_kernel(RowTile<std::int32_t>* out, RowTileShape<std::int32_
   const PairTile<std::int32_t> own = pair_tile(out[0], shape, static_cast<int>(blockIdx.x % 2));
   out[1] = own;
   out[1].columns += pair_share(shape, own);
+}
+
+__global__ void weight_pair_kernel(WeightTile<std::int32_t>* out,
+                                   WeightTileGrid<std::int32_t> one) {
+  const WeightTileGrid<std::int32_t> grid = pair_weight_grid(one);
+  const WeightPairTile<std::int32_t> own =
+      weight_pair_tile(out[0], grid, static_cast<int>(blockIdx.x % 2));
+  out[1] = own;
+  out[1].k_count += weight_pair_share(grid, own) + (about_equally_long(grid.n, grid.k) ? 1 : 0);
 }
 
 template <class Local>
