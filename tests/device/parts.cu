@@ -63,10 +63,16 @@ __global__ void row_walk_kernel(block::KernelParams params, unsigned long long* 
 
 __global__ void weight_walk_kernel(block::KernelParams params, unsigned long long* different,
                                    unsigned long long* tiles) {
-  block::WeightTileWalk walk(params);
-  math::WeightTileCursor<const std::int32_t*, std::int32_t> cursor(params.offs, params.weights,
-                                                                   blockIdx.x);
+  using Cursor = math::WeightTileCursor<const std::int32_t*, std::int32_t>;
+  block::WeightTileWalk<block::KernelConfig{.wgrad = true}> walk(params);
+  Cursor cursor(params.offs, params.weights, blockIdx.x);
   follow(walk, cursor, different, tiles);
+  // And again, through the tiles of pairs where they work together.
+  block::WeightTileWalk<block::KernelConfig{.wgrad = true, .pair = true}> pairs(params);
+  const bool together = pairs.same_length();
+  const auto grid = together ? math::pair_weight_grid(params.weights) : params.weights;
+  Cursor again(params.offs, grid, blockIdx.x);
+  follow(pairs, again, different, tiles);
 }
 
 /// The fragment of a wgmma: see stage_panel.

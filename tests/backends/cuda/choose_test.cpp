@@ -251,15 +251,15 @@ TEST(Takes, PairsWhereExpertsHaveManyRowsAndThereAreTwoSms) {
 }
 
 TEST(Takes, SaysWhichKernelsAreThereToBeNamed) {
-  const GroupedGemmProblem few = problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1024);
   DeviceInfo device;
   device.num_sms = 2;
-  PlanOptions options;
   for (const Instance& instance : kInstances) {
-    if (!matches(instance, few)) continue;
-    options.implementation.reset();
-    const Support support = takes(instance, {few, device, options});
     const KernelConfig& c = instance.config;
+    const Pass pass = c.wgrad ? Pass::wgrad : Pass::forward;
+    const GroupedGemmProblem few = problem_of(pass, WeightStorage::enk, DType::bf16, 1024);
+    if (!matches(instance, few)) continue;
+    PlanOptions options;
+    const Support support = takes(instance, {few, device, options});
     EXPECT_EQ(support.ok, !c.tall() && !c.pair) << instance.name;
     EXPECT_EQ(support.reason.empty(), support.ok);
     const char* const what = c.tall() ? "tall tiles" : c.pair ? "pairs of CTAs" : "";

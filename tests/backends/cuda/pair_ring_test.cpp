@@ -2,7 +2,8 @@
 // The rings of two CTAs that fill each other's stages, as a model whose actors step in random order
 // and whose copies come late, to either CTA apart: no stage is read before it is full or filled
 // before both are done with it, no byte counts on a phase that is not its own, nobody is stuck, and
-// nothing reaches a CTA that has left. The same model without each of these defences must fail.
+// nothing reaches a CTA that has left. The same model without each of these defences must fail. And
+// the rings of a pair that works apart, each by itself.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -40,14 +41,17 @@ struct Tile {
 /// What can be taken away.
 struct Defences {
   int empty_arrivals = kPair.empty_arrivals();
-  bool release_both = true;    ///< A warp arrives at the empty barriers of both CTAs.
+  bool release_both = true;    ///< A warp arrives at the empty barriers of both CTAs; apart: twice.
   bool leave_together = true;  ///< A cluster barrier comes last.
 };
 
+/// Of either CTA; together both have the same.
+using Tiles = std::array<std::vector<Tile>, 2>;
+
 class Model {
  public:
-  Model(const Defences& defences, std::vector<Tile> tiles, std::uint32_t seed)
-      : defences_(defences), tiles_(std::move(tiles)), random_(seed) {
+  Model(const Defences& defences, bool together, Tiles tiles, std::uint32_t seed)
+      : defences_(defences), together_(together), tiles_(std::move(tiles)), random_(seed) {
     for (Cta& cta : ctas_) {
       for (int stage = 0; stage < kStages; ++stage) {
         cta.full[stage].init(kPair.full_arrivals());
@@ -121,8 +125,8 @@ class Model {
         ctas_[index].finished() && (!defences_.leave_together || ctas_[1 - index].finished());
     expect(!left, "something reaches a CTA that has left");
   }
-  [[nodiscard]] int told(const Actor& actor) const {
-    return actor.tile < tiles_.size() ? static_cast<int>(actor.tile) : kEnd;
+  [[nodiscard]] int told(int index, const Actor& actor) const {
+    return actor.tile < tiles_[index].size() ? static_cast<int>(actor.tile) : kEnd;
   }
 
   void produce(int index) {
@@ -132,20 +136,21 @@ class Model {
     if (self.finished || !cta.empty[stage].would_pass(math::producer_parity(self.ring.phase))) {
       return;
     }
-    for (const Cta& filled : ctas_) {
-      for (const Actor& consumer : filled.consumers) {
+    for (int to = 0; to < 2; ++to) {
+      if (!together_ && to != index) continue;
+      for (const Actor& consumer : ctas_[to].consumers) {
         expect(consumer.block + kStages > self.block, "a stage in use is filled");
       }
     }
-    if (self.step == 0) cta.stages[stage].message = told(self);
-    if (told(self) == kEnd) {
+    if (self.step == 0) cta.stages[stage].message = told(index, self);
+    if (told(index, self) == kEnd) {
       cta.full[stage].arrive();
       self.finished = true;
       return;
     }
-    const Tile& tile = tiles_[self.tile];
+    const Tile& tile = tiles_[index][self.tile];
     // When it begins a tile it has asked for the next and passed the answer on.
-    expect(index != 0 || self.tile + 2 <= ctas_[1].producer.tile + kPairSlots,
+    expect(!together_ || index != 0 || self.tile + 2 <= ctas_[1].producer.tile + kPairSlots,
            "an answer is written over");
     cta.full[stage].expect(tile.own(index) + (tile.shared() ? 2 : 0));
     cta.full[stage].arrive();
@@ -153,7 +158,7 @@ class Model {
     for (int to = 0; tile.shared() && to < 2; ++to) {
       copies_.push_back({to, stage, index, self.block, 1});
     }
-    self.advance(tiles_);
+    self.advance(tiles_[index]);
   }
 
   void finish_copy() {
@@ -174,27 +179,29 @@ class Model {
     const int at = self.ring.stage;
     if (self.finished || !cta.full[at].would_pass(self.ring.phase)) return;
     const Stage& stage = cta.stages[at];
-    if (self.step == 0) expect(stage.message == told(self), "another tile's message");
-    if (told(self) == kEnd) {
+    if (self.step == 0) expect(stage.message == told(index, self), "another tile's message");
+    if (told(index, self) == kEnd) {
       self.finished = true;
       return;
     }
-    const Tile& tile = tiles_[self.tile];
+    const Tile& tile = tiles_[index][self.tile];
     expect(tile.own(index) == 0 || stage.own == self.block, "an operand is read too early");
     for (const std::int64_t block : stage.shared) {
       expect(!tile.shared() || block == self.block, "a shared operand is read too early");
     }
     cta.empty[at].arrive();
     if (defences_.release_both) {
-      expect_here(1 - index);
-      ctas_[1 - index].empty[at].arrive();
+      const int second = together_ ? 1 - index : index;
+      expect_here(second);
+      ctas_[second].empty[at].arrive();
     }
-    self.advance(tiles_);
+    self.advance(tiles_[index]);
   }
 
   Defences defences_;
+  bool together_;
   std::array<Cta, 2> ctas_;
-  std::vector<Tile> tiles_;
+  Tiles tiles_;
   std::vector<Copy> copies_;
   std::mt19937 random_;
   std::string wrong_;
@@ -208,7 +215,20 @@ std::string run(const Defences& defences, std::uint32_t seed) {
     tile = {1 + static_cast<int>(random() % 2 * (random() % 9)),
             static_cast<math::PairShares>(random() % 3), random() % 2 == 0};
   }
-  return Model(defences, std::move(tiles), seed).run();
+  return Model(defences, true, {tiles, tiles}, seed).run();
+}
+
+/// The same of a pair whose CTAs each have tiles of their own, of which they share nothing.
+std::string run_apart(const Defences& defences, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  Tiles tiles;
+  for (std::vector<Tile>& own : tiles) {
+    own.resize(random() % 12);
+    for (Tile& tile : own) {
+      tile = {1 + static_cast<int>(random() % 2 * (random() % 9)), math::PairShares::nothing, true};
+    }
+  }
+  return Model(defences, false, std::move(tiles), seed).run();
 }
 
 int count_of(const Defences& defences, const std::string& what) {
@@ -221,6 +241,17 @@ TEST(PairRing, StagesAreFullWhenBothHaveLoadedAndEmptyWhenBothHaveRead) {
   EXPECT_EQ(kPair.empty_arrivals(), 2 * kConsumerWarps);
   EXPECT_EQ(KernelConfig{}.empty_arrivals(), kConsumerWarps);
   for (std::uint32_t seed = 1; seed <= 500; ++seed) ASSERT_EQ(run({}, seed), "") << "seed " << seed;
+}
+
+TEST(PairRing, ApartEachIsFullAndEmptyByItself) {
+  for (std::uint32_t seed = 1; seed <= 500; ++seed) {
+    ASSERT_EQ(run_apart({}, seed), "") << "seed " << seed;
+  }
+  int stuck = 0;
+  for (std::uint32_t seed = 1; seed <= 100; ++seed) {
+    stuck += run_apart({.release_both = false}, seed) == "stuck" ? 1 : 0;
+  }
+  EXPECT_GT(stuck, 50) << "the model sees that the barrier still counts the arrivals of two CTAs";
 }
 
 TEST(PairRing, TheModelSeesAStageThatOneCtaAloneReleases) {

@@ -10,6 +10,7 @@
 #include "backends/cuda/launch/choose.hpp"
 #include "backends/cuda/launch/instances.hpp"
 #include "math/pair_tiles.hpp"
+#include "math/weight_pair.hpp"
 
 namespace moesaic::backends::cuda {
 namespace {
@@ -33,7 +34,9 @@ TEST(Pairs, LoadWholeBoxesOfWhatBothRead) {
     EXPECT_EQ(c.worker_ctas(), c.pair ? 2 : 1) << instance.name;
     if (!c.pair) continue;
     ++pairs;
-    EXPECT_FALSE(c.wgrad || c.f32_out || c.tall() || !is_product(c)) << instance.name;
+    EXPECT_FALSE(c.tall() || !is_product(c)) << instance.name;
+    if (c.wgrad) continue;
+    EXPECT_FALSE(c.f32_out) << instance.name;
     const math::RowTileShape<std::int32_t> shape = c.row_shape();
     EXPECT_EQ(shape.tile_m * shape.group_m, 8 * shape.tile_n);
     EXPECT_LT(shape.few_m, shape.tile_m / 2) << "a tile has rows for the first CTA";
@@ -48,12 +51,39 @@ TEST(Pairs, LoadWholeBoxesOfWhatBothRead) {
     EXPECT_EQ(share(math::PairShares::rows, true), kFewRows) << "by the box of few rows";
     EXPECT_EQ(c.b_box_columns() % 64, 0) << "whole panels";
   }
+  EXPECT_EQ(pairs, 4);
+}
+
+// The same in wgrad: the boxes are those of half a tile, the raster group has the lines that it has
+// with single CTAs, and the ring is that of forward.
+TEST(Pairs, OfWgradDifferFromSingleCtasInWhoLoads) {
+  int pairs = 0;
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    if (!c.pair || !c.wgrad) continue;
+    ++pairs;
+    KernelConfig single = c;
+    single.pair = false;
+    EXPECT_EQ(single, (KernelConfig{.wgrad = true, .b_mn_major = true, .f32_out = c.f32_out}));
+    const auto one = math::weight_tile_grid<std::int32_t>(2, 999, 1000, 1000, c.tile_m, c.tile_n,
+                                                          kBlockK, c.group_m);
+    const auto two = math::pair_weight_grid(one);
+    EXPECT_EQ(two.tile_n * two.group_n, one.tile_n * one.group_n);
+    const auto tile = math::weight_pair_tile(math::WeightTile<std::int32_t>{}, two, 0);
+    EXPECT_EQ(math::weight_pair_share(two, tile), kFewColumns) << "by the box of half a tile";
+    EXPECT_EQ(c.b_box_columns(), c.tile_n) << "the other is of a whole one, for each by itself";
+    EXPECT_EQ(c.empty_arrivals(), 2 * kConsumerWarps);
+  }
   EXPECT_EQ(pairs, 2);
 }
 
 TEST(Pairs, TheRegimeSaysSo) {
   for (const Instance& instance : kInstances) {
     if (!instance.config.pair) continue;
+    if (instance.config.wgrad) {
+      EXPECT_EQ(launch::regime_of(instance.config, 256), "") << "one size of tile";
+      continue;
+    }
     const std::vector<std::pair<std::int64_t, std::string>> expected = {{0, ""},
                                                                         {64, "64x128"},
                                                                         {65, "2x128x256"},
@@ -68,43 +98,50 @@ TEST(Pairs, TheRegimeSaysSo) {
 }
 
 TEST(Pairs, NeedTwoSms) {
-  const GroupedGemmProblem problem = problem_of(Pass::forward);
   DeviceInfo device;
   device.num_sms = 1;
-  for (const Instance& instance : kInstances) {
-    if (!launch::matches(instance, problem)) continue;
-    PlanOptions options;
-    options.implementation = implementation_name(instance);
-    const Support support = launch::takes(instance, {problem, device, options});
-    EXPECT_EQ(support.ok, !instance.config.pair) << instance.name;
-    const char* const part = instance.config.pair ? "2 SMs or more for a pair of CTAs, not 1" : "";
-    EXPECT_NE(support.reason.find(part), std::string::npos) << support.reason;
+  for (const Pass pass : {Pass::forward, Pass::wgrad}) {
+    const GroupedGemmProblem problem = problem_of(pass);
+    for (const Instance& instance : kInstances) {
+      if (!launch::matches(instance, problem)) continue;
+      PlanOptions options;
+      options.implementation = implementation_name(instance);
+      const Support support = launch::takes(instance, {problem, device, options});
+      const bool pair = instance.config.pair;
+      EXPECT_EQ(support.ok, !pair) << instance.name;
+      const char* const part = pair ? "2 SMs or more for a pair of CTAs, not 1" : "";
+      EXPECT_NE(support.reason.find(part), std::string::npos) << support.reason;
+    }
   }
 }
 
 // The limit of the caller counts: a plan that names a pair and allows it one SM is refused.
 TEST(Pairs, AreTakenWhenNamedAndNotOnOneSm) {
-  const GroupedGemmProblem problem = problem_of(Pass::dgrad);
   DeviceInfo device;
   device.device = {DeviceKind::cuda, 0};
   device.compute_capability = 90;
   device.num_sms = 132;
   PlanOptions options;
-  options.implementation = "cuda/sm90/bf16_rows_2x128x256_mn";
+  GroupedGemmProblem problem;
   const auto support = [&] {
     for (const Candidate& candidate : GroupedGemm::candidates(problem, device, options)) {
       if (candidate.implementation == options.implementation) return candidate.support;
     }
     return Support{true, "no candidate of this name"};
   };
-  for (const int num_sms : {0, 2, 3, 131}) {
-    options.num_sms = num_sms;
-    EXPECT_TRUE(support()) << num_sms;
-    EXPECT_EQ(support().reason, "");
+  for (const auto& [pass, name] : {std::pair(Pass::dgrad, "cuda/sm90/bf16_rows_2x128x256_mn"),
+                                   std::pair(Pass::wgrad, "cuda/sm90/bf16_wgrad_2x128x256")}) {
+    problem = problem_of(pass);
+    options.implementation = name;
+    for (const int num_sms : {0, 2, 3, 131}) {
+      options.num_sms = num_sms;
+      EXPECT_TRUE(support()) << num_sms;
+      EXPECT_EQ(support().reason, "");
+    }
+    options.num_sms = 1;
+    EXPECT_FALSE(support());
+    EXPECT_NE(support().reason.find("2 SMs or more"), std::string::npos) << support().reason;
   }
-  options.num_sms = 1;
-  EXPECT_FALSE(support());
-  EXPECT_NE(support().reason.find("2 SMs or more"), std::string::npos) << support().reason;
 }
 
 }  // namespace

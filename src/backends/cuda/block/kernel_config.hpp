@@ -66,10 +66,11 @@ struct TileMessage {
   Kind kind;
   std::int32_t
       k_blocks;  ///< Stages; wgrad: 0 for an expert without rows, which takes one all the same.
-  std::int32_t row, column;                  ///< Of the tile: in its segment, or in dw[e].
-  std::int32_t segment_begin, segment_rows;  ///< forward, dgrad
-  std::int32_t expert;                       ///< wgrad
-  std::int32_t row_blocks;                   ///< tall, slim: blocks of 64 rows that it has.
+  std::int32_t row, column;  ///< Of the tile: in its segment, or in dw[e].
+  /// forward, dgrad. wgrad in pairs: whether they work together, in segment_begin.
+  std::int32_t segment_begin, segment_rows;
+  std::int32_t expert;      ///< wgrad
+  std::int32_t row_blocks;  ///< tall, slim: blocks of 64 rows that it has.
 };
 static_assert(sizeof(TileMessage) == 32, "two 16-byte words");
 
@@ -105,13 +106,17 @@ struct KernelConfig {
   bool gather = false;       ///< Rows of x lie anywhere: of swiglu's a, or of wgrad's b.
   bool row_weights = false;  ///< store: sums are multiplied by their row's before they are rounded.
   bool spread = false;       ///< Rows: tiles of few of them between large ones, not behind.
-  bool pair = false;  ///< Two CTAs are one worker, whose tile has both their rows: block/pair.cuh.
+  /// Two CTAs are one worker, whose tile has both their rows: block/pair.cuh. In wgrad where tiles
+  /// are equally long, else each is one.
+  bool pair = false;
 
   [[nodiscard]] MOESAIC_HD constexpr int rows_per_warpgroup() const {
     return tile_m / kConsumerWarpgroups;
   }
   /// CTAs that are one worker of the schedule: a cluster.
   [[nodiscard]] MOESAIC_HD constexpr int worker_ctas() const { return pair ? 2 : 1; }
+  /// Whether the CTAs of a pair are one worker each where that is better: see block/producer.cuh.
+  [[nodiscard]] MOESAIC_HD constexpr bool may_part() const { return pair && wgrad; }
   /// Whether a warpgroup may have no row of a large tile, which it then passes over.
   [[nodiscard]] MOESAIC_HD constexpr bool passes_over() const { return wgrad || pair; }
   /// Whether a warpgroup has two blocks of 64 rows: see block/tile_sides.cuh.
@@ -172,9 +177,10 @@ struct KernelConfig {
     }
     return map.b_offset(stage) + panel * std::int64_t{kFewBBytes};
   }
-  /// Columns of the larger box of b: of a tile, but of a pair's what each CTA loads of half a tile.
+  /// Columns of the larger box of b: of a tile, but of a pair's in forward and dgrad what each CTA
+  /// loads of half a tile.
   [[nodiscard]] MOESAIC_HD constexpr int b_box_columns() const {
-    return pair ? kFewColumns / 2 : tile_n;
+    return pair && !wgrad ? kFewColumns / 2 : tile_n;
   }
   /// Whether an operand comes by copy boxes; else its rows are gathered.
   [[nodiscard]] MOESAIC_HD constexpr bool boxes_of_a() const { return !gather || wgrad; }

@@ -16,6 +16,7 @@
 #include "backends/cuda/ptx/cluster.cuh"
 #include "backends/cuda/ptx/tensor_copy.cuh"
 #include "math/pair_tiles.hpp"
+#include "math/weight_pair.hpp"
 
 namespace moesaic::backends::cuda {
 
@@ -67,6 +68,39 @@ __device__ __forceinline__ void load_pair_stage(const TensorMaps& maps, const Ke
   } else {
     load_columns<kConfig, kFewColumns>(&maps.b_few, params, b, full, k, column + first, tile.expert,
                                        to_both);
+  }
+}
+
+/// wgrad: the same of a CTA's lines of a tile, if it has any. Half a tile, and all where the two
+/// work apart, each loads for itself.
+template <KernelConfig kConfig>
+__device__ __forceinline__ void load_weight_stage(const TensorMaps& maps,
+                                                  const KernelParams& params,
+                                                  const Ring<kConfig>& ring, int stage,
+                                                  const math::WeightPairTile<std::int32_t>& tile,
+                                                  int row_block) {
+  constexpr math::SmemMap kMap = kConfig.smem();
+  const std::uint32_t full = ring.full(stage);
+  const RaggedCoordinates at = ragged(tile.rows.begin, tile.rows.rows(), row_block * kBlockK);
+  const int column = static_cast<int>(tile.k_begin);
+  const bool has_lines = tile.n_count > 0;
+  ptx::barrier_arrive_expect(
+      full, (has_lines ? static_cast<std::uint32_t>(kMap.a_bytes) : 0) +
+                static_cast<std::uint32_t>(tile.half ? kMap.b_bytes / 2 : kMap.b_bytes));
+  if (has_lines) {
+    load_ragged<kConfig.tile_m>(&maps.a, params.a_panels, ring.a(stage), full, at,
+                                static_cast<int>(tile.n_begin));
+  }
+  if (tile.half) {
+    load_ragged<kFewColumns>(&maps.b_few, params.b_panels, ring.b(stage), full, at, column);
+  } else if (tile.together) {
+    const int first =
+        static_cast<int>(ptx::cluster_rank()) * math::weight_pair_share(params.weights, tile);
+    load_ragged<kFewColumns>(&maps.b_few, params.b_panels,
+                             ring.b(stage) + static_cast<std::uint32_t>(first / 64 * kBlockBytes),
+                             full, at, column + first, kBothCtas);
+  } else {
+    load_ragged<kConfig.tile_n>(&maps.b, params.b_panels, ring.b(stage), full, at, column);
   }
 }
 

@@ -53,6 +53,15 @@ __device__ __forceinline__ TileMessage describe(const KernelParams& /*params*/,
           0};
 }
 
+template <KernelConfig kConfig>
+__device__ __forceinline__ TileMessage describe(const KernelParams& params,
+                                                const math::WeightPairTile<std::int32_t>& tile) {
+  const math::WeightTile<std::int32_t>& own = tile;
+  TileMessage message = describe<kConfig>(params, own);
+  message.segment_begin = tile.together ? 1 : 0;
+  return message;
+}
+
 /// How L2 is to keep the weights of a tile. Where one raster group has all rows of the expert,
 /// nobody reads them again later (NB-0009).
 __device__ __forceinline__ std::uint64_t weight_policy(
@@ -208,25 +217,41 @@ __device__ __forceinline__ void produce_pair(const TensorMaps& maps, const Kerne
   send_end<kConfig>(ring, state);
 }
 
+/// What this CTA has of a worker's tile of wgrad in pairs.
+template <KernelConfig kConfig>
+__device__ __forceinline__ math::WeightPairTile<std::int32_t> own_part(
+    const WeightTileWalk<kConfig>& walk, const math::WeightTile<std::int32_t>& tile) {
+  if (!walk.same_length()) return {tile};
+  return math::weight_pair_tile(tile, walk.grid(), static_cast<int>(ptx::cluster_rank()));
+}
+
 /// The same in wgrad. Where lengths differ, the tiles go to whoever is free, the longest first.
-/// Else every CTA takes each gridDim.x-th, and the last round's are halved as in forward.
+/// Else every worker takes its turn, and the last round's are halved as in forward. Only then are
+/// the CTAs of a pair one worker: both read the same offsets, so that they agree.
 template <KernelConfig kConfig, class Loading>
 __device__ __forceinline__ void produce_weights(const TensorMaps& maps, const KernelParams& params,
                                                 const Ring<kConfig>& ring, Loading loading) {
   TileQueue queue(*params.counters);
-  WeightTileWalk walk(params);
+  WeightTileWalk<kConfig> walk(params);
   const bool shared = !walk.same_length();
-  const math::HalvedTiles tiles =
-      shared ? math::HalvedTiles{walk.count(), 0} : math::halve_last_round(walk.count(), gridDim.x);
-  std::int64_t index = blockIdx.x;
+  const unsigned ctas = shared ? 1 : kConfig.worker_ctas();
+  const math::HalvedTiles tiles = shared ? math::HalvedTiles{walk.count(), 0}
+                                         : math::halve_last_round(walk.count(), gridDim.x / ctas);
+  std::int64_t index = blockIdx.x / ctas;
   auto place = math::place_of(tiles, index);
   auto tile = walk.find(place.tile);
   while (tile.valid()) {
     if (shared) queue.ask();
     if (place.side >= 0) tile = math::half_of(tile, params.weights, place.side);
     // The right half of a tile may lie past the last column.
-    if (tile.k_count > 0) load_tile<kConfig>(maps, params, ring, loading, tile);
-    index = shared ? gridDim.x + queue.answer() : index + gridDim.x;
+    if (tile.k_count > 0) {
+      if constexpr (kConfig.pair) {
+        load_tile<kConfig>(maps, params, ring, loading, own_part(walk, tile));
+      } else {
+        load_tile<kConfig>(maps, params, ring, loading, tile);
+      }
+    }
+    index = shared ? gridDim.x + queue.answer() : index + gridDim.x / ctas;
     place = math::place_of(tiles, index);
     tile = walk.find(place.tile);
   }

@@ -16,9 +16,18 @@ inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x % 32); }
 
+/// Where the CTAs of a pair may work apart: whether they do not, so that each fills the other's
+/// ring too. Consumers hear it with their first tile.
+template <bool kMayPart>
+struct RingOfPair {};
+template <>
+struct RingOfPair<true> {
+  bool together = true;
+};
+
 /// Shared-memory addresses of a CTA.
 template <KernelConfig kConfig>
-struct Ring {
+struct Ring : RingOfPair<kConfig.may_part()> {
   std::uint32_t base;
 
   [[nodiscard]] __device__ std::uint32_t a(int stage) const {
@@ -94,12 +103,18 @@ __device__ __forceinline__ TileMessage receive(std::uint32_t from) {
 }
 
 /// One warp's arrival frees its share of a stage; the producer waits for all eight consumer warps.
-/// Where two CTAs fill it, for those of both: lane 0 arrives here and lane 1 there.
+/// Where two CTAs fill it, for those of both: lane 0 arrives here and lane 1 there. A pair that
+/// works apart counts as many arrivals: both are here.
 template <KernelConfig kConfig>
 __device__ __forceinline__ void release_stage(const Ring<kConfig>& ring, int stage) {
   if constexpr (kConfig.pair) {
     const auto lane = static_cast<std::uint32_t>(lane_id());
-    if (lane < 2) ptx::barrier_arrive_in(ring.empty(stage), ptx::cluster_rank() ^ lane);
+    if constexpr (kConfig.may_part()) {
+      const std::uint32_t there = ring.together ? lane : 0;
+      if (lane < 2) ptx::barrier_arrive_in(ring.empty(stage), ptx::cluster_rank() ^ there);
+    } else {
+      if (lane < 2) ptx::barrier_arrive_in(ring.empty(stage), ptx::cluster_rank() ^ lane);
+    }
   } else {
     if (lane_id() == 0) ptx::barrier_arrive(ring.empty(stage));
   }

@@ -147,18 +147,19 @@ __device__ __forceinline__ void load_few_rows_stage(const TensorMaps& maps,
   }
 }
 
-/// wgrad: 64 rows of the segment; rows past its end arrive as zeros in both operands.
-template <int kWidth>
+/// wgrad: 64 rows of the segment; rows past its end arrive as zeros in both operands. How: for
+/// itself, or which CTAs of a cluster they are for.
+template <int kWidth, class... How>
 __device__ __forceinline__ void load_ragged(const CUtensorMap* map, PanelCopy copy,
                                             std::uint32_t to, std::uint32_t full,
-                                            const RaggedCoordinates& at, int column) {
+                                            const RaggedCoordinates& at, int column, How... how) {
   if (copy == PanelCopy::whole) {
-    ptx::load_box<5>(to, map, full, {0, at.row, column / 64, at.wrap, at.end});
+    ptx::load_box<5>(to, map, full, {0, at.row, column / 64, at.wrap, at.end}, how...);
   } else {
 #pragma unroll
     for (int panel = 0; panel < kWidth / 64; ++panel) {
       ptx::load_box<4>(to + panel * math::panel_bytes(kBlockK), map, full,
-                       {column + panel * 64, at.row, at.wrap, at.end});
+                       {column + panel * 64, at.row, at.wrap, at.end}, how...);
     }
   }
 }

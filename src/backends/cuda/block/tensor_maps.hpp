@@ -12,8 +12,8 @@ namespace moesaic::backends::cuda {
 
 struct TensorMaps {
   CUtensorMap a, b, d;
-  // Smaller boxes (forward, dgrad): 64 and 16 rows of a, 128 columns of b (where CTAs are in pairs,
-  // b itself has 64: see KernelConfig::b_box_columns).
+  // Smaller boxes: 128 columns of b; in forward and dgrad 64 and 16 rows of a. (Where CTAs are in
+  // pairs there, b itself has 64 columns: see KernelConfig::b_box_columns.)
   CUtensorMap a_few, a_fewest, b_few;
 };
 

@@ -6,11 +6,13 @@
 #include <cstdint>
 
 #include "backends/cuda/block/row_tile_walk.cuh"
+#include "math/weight_pair.hpp"
 #include "math/weight_tile_scheduler.hpp"
 
 namespace moesaic::backends::cuda {
 
 /// All 32 lanes call `find` together, with indices that never decrease.
+template <KernelConfig kConfig>
 class WeightTileWalk {
  public:
   __device__ explicit WeightTileWalk(const KernelParams& params)
@@ -31,17 +33,26 @@ class WeightTileWalk {
 
   /// All tiles are about equally long: an eighth more at most.
   [[nodiscard]] __device__ bool same_length() const {
-    return longest_ - shortest_ <= shortest_ / 8;
+    return math::about_equally_long(shortest_, longest_);
+  }
+
+  /// The tiles of a worker: of a pair where two CTAs are one.
+  [[nodiscard]] __device__ decltype(auto) grid() const {
+    if constexpr (kConfig.pair) {
+      return same_length() ? math::pair_weight_grid(params_.weights) : params_.weights;
+    } else {
+      return (params_.weights);
+    }
   }
 
   /// All tiles, none halved.
   [[nodiscard]] __device__ std::int64_t count() const {
-    return static_cast<std::int64_t>(experts_) * params_.weights.tiles_per_expert();
+    return static_cast<std::int64_t>(experts_) * grid().tiles_per_expert();
   }
 
   /// Tile `index`; not valid() past the last.
   __device__ math::WeightTile<std::int32_t> find(std::int64_t index) {
-    const std::int32_t tiles = params_.weights.tiles_per_expert();
+    const std::int32_t tiles = grid().tiles_per_expert();
     while (true) {
       if (class_ < 0) return {};
       const std::int64_t in_group = static_cast<std::int64_t>(__popc(members_)) * tiles;
@@ -60,8 +71,8 @@ class WeightTileWalk {
     const bool owns =
         (members_ >> lane_id() & 1U) != 0 && __popc(members_ & ((1U << lane_id()) - 1U)) == nth;
     const int owner = __ffs(static_cast<int>(__ballot_sync(kAllLanes, owns))) - 1;
-    return math::weight_tile_of_expert(params_.offs, params_.weights,
-                                       group_ * kExpertsPerGroup + owner, local - nth * tiles);
+    return math::weight_tile_of_expert(params_.offs, grid(), group_ * kExpertsPerGroup + owner,
+                                       local - nth * tiles);
   }
 
  private:

@@ -152,8 +152,7 @@ __device__ __forceinline__ bool is_large(const TileMessage& tile) {
 
 template <KernelConfig kConfig>
 __device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
-                                        const KernelParams& params, const Ring<kConfig>& ring,
-                                        int warp) {
+                                        const KernelParams& params, Ring<kConfig>& ring, int warp) {
   RingState<kConfig> state;
   Staging staging(ring.staging(warp));
   TileMessage tile;
@@ -164,6 +163,7 @@ __device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
     to = target<kConfig>(maps, params, tile, warp);
   };
   receive_next();
+  if constexpr (kConfig.may_part()) ring.together = tile.segment_begin != 0;
   do {
     if constexpr (kConfig.passes_over()) {
       while (is_large<kConfig>(tile)) {
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                    const __grid_constant__ KernelParams params) {
   constexpr KernelConfig kConfig = Instance::kConfig;
   extern __shared__ __align__(1024) unsigned char smem[];
-  const Ring<kConfig> ring{ptx::shared_address(smem)};
+  Ring<kConfig> ring{{}, ptx::shared_address(smem)};
   auto& table = *reinterpret_cast<GroupTable*>(smem + kConfig.table_begin());  // wgrad has none
   const int warp = static_cast<int>(__shfl_sync(kAllLanes, threadIdx.x / 32, 0));
 

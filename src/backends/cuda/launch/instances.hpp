@@ -58,7 +58,7 @@ constexpr bool all_fit() {
     const bool weighs = !config.row_weights || (config.epilogue == Epilogue::store &&
                                                 !config.wgrad && !config.f32_out && !config.tall());
     // Each CTA of a pair loads whole boxes of what both read; its results are stored as they are.
-    const bool pairs = !config.pair || (is_product(config) && !config.wgrad && !config.f32_out &&
+    const bool pairs = !config.pair || (is_product(config) && (config.wgrad || !config.f32_out) &&
                                         !config.tall() && !config.spread);
     if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes || !gathers ||
         !spreads || !weighs || !pairs) {

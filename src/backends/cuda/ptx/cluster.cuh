@@ -65,8 +65,9 @@ struct Multicast {
   std::uint64_t policy;  ///< For L2; see tensor_copy.cuh.
 };
 
+template <int kRank>
 __device__ __forceinline__ void load_box(std::uint32_t to, const CUtensorMap* map,
-                                         std::uint32_t barrier, const std::int32_t (&at)[2],
+                                         std::uint32_t barrier, const std::int32_t (&at)[kRank],
                                          std::uint16_t ctas) {
   ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_cluster, ::cuda::ptx::space_global,
                                     shared_pointer<void>(to), map, at,
