@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <tuple>
 
+#include "backends/cuda/launch/choose.hpp"
 #include "device/case.hpp"
 
 namespace moesaic::device_tests {
@@ -35,6 +37,7 @@ std::vector<Racy> racy_shapes() {
       {"whole_tiles_in_turns", {257, 640, 129, 7, 384}, 520, 392, 3},
       {"wide_and_slim_in_turns", {600, 1100, 129, 7, 513}, 832, 392, 3},
       {"few_rows_in_a_row", few_in_a_row, 520, 64, 5},
+      {"equal_rows", {384, 384, 384, 384, 384, 384, 384}, 648, 776, 7},
   };
 }
 
@@ -142,25 +145,41 @@ INSTANTIATE_TEST_SUITE_P(Passes, Company,
                          [](const auto& parameter) { return std::string(name(parameter.param)); });
 
 // Which kernel is taken depends on how many rows come with a row: all sum in the same order.
+void expect_the_same_bits(const Case& c) {
+  SCOPED_TRACE(describe(c));
+  namespace sm90 = backends::cuda;
+  CaseOnDevice on(c);
+  const std::vector<std::string> implementations = on.implementations();
+  const auto takers =
+      std::count_if(sm90::kInstances.begin(), sm90::kInstances.end(), [&](const auto& instance) {
+        return static_cast<bool>(sm90::launch::matches(instance, on.problem()));
+      });
+  ASSERT_EQ(implementations.size(), static_cast<std::size_t>(takers));
+  on.prepare_random(on.plan(implementations.back()), nullptr);
+  for (const std::string& implementation : implementations) {
+    SCOPED_TRACE(implementation);
+    on.poison(nullptr);
+    on.execute(on.plan(implementation), nullptr);
+    on.compare(nullptr);
+    EXPECT_EQ(on.differences(nullptr), "");
+  }
+}
+
 TEST_P(Company, EveryKernelThatTakesAProblemGivesTheSameBits) {
   Case c;
-  c.offs = ends({1300, 0, 257, 64, 1, 450});
-  c.rows = c.offs.back();
   c.n = 840;
   c.k = 1096;
   c.pass = GetParam();
-  for (const WeightStorage weights : {WeightStorage::enk, WeightStorage::ekn}) {
-    c.weights = weights;
-    CaseOnDevice on(c);
-    const std::vector<std::string> implementations = on.implementations();
-    EXPECT_EQ(implementations.size(), c.pass == Pass::wgrad ? 1U : 3U);
-    on.prepare_random(on.plan(implementations.back()), nullptr);
-    for (const std::string& implementation : implementations) {
-      SCOPED_TRACE(implementation);
-      on.poison(nullptr);
-      on.execute(on.plan(implementation), nullptr);
-      on.compare(nullptr);
-      EXPECT_EQ(on.differences(nullptr), "");
+  for (const std::vector<std::int32_t>& counts :
+       {std::vector<std::int32_t>{1300, 0, 257, 64, 1, 450}, {450, 450, 450, 450}}) {
+    c.offs = ends(counts);
+    c.rows = c.offs.back();
+    for (const WeightStorage weights : {WeightStorage::enk, WeightStorage::ekn}) {
+      c.weights = weights;
+      for (const DType d_dtype : {DType::bf16, DType::f32}) {
+        c.d_dtype = d_dtype;
+        expect_the_same_bits(c);
+      }
     }
   }
 }
