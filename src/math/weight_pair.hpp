@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // L0: how two CTAs, a pair, share the schedule of wgrad. Where tiles are about equally long they
 // work together: one worker, whose tile has the lines of both, half for each, and the same columns,
-// of which each loads half for both. Else they work apart, each as a worker by itself: a queue
-// spreads long tiles and short ones better than what columns in common save.
+// of which each loads half for both. Where a tile has lines for one CTA alone, each takes these and
+// half of the columns. Else they work apart, each as a worker by itself: a queue spreads long tiles
+// and short ones better than what columns in common save.
 #pragma once
 
 #include <concepts>
@@ -29,8 +30,8 @@ MOESAIC_HD constexpr WeightTileGrid<Local> pair_weight_grid(WeightTileGrid<Local
   return grid;
 }
 
-/// What one CTA of a pair has of a tile. Together, n_count may be 0 and n_begin then past N; the
-/// steps are to be gone through all the same.
+/// What one CTA of a pair has of a tile. Together, n_count or k_count may be 0, and what begins
+/// there past N or K; the steps are to be gone through all the same.
 template <std::signed_integral Local = std::int64_t>
 struct WeightPairTile : WeightTile<Local> {
   bool together = false;
@@ -42,6 +43,7 @@ MOESAIC_HD constexpr WeightPairTile<Local> weight_pair_tile(const WeightTile<Loc
                                                             const WeightTileGrid<Local>& grid,
                                                             int cta) {
   const auto height = static_cast<Local>(grid.tile_n / 2);
+  if (!tile.half && tile.n_count <= height) return {half_of(tile, grid, cta), true};
   const auto above = static_cast<Local>(cta * height);
   WeightPairTile<Local> own{tile, true};
   own.n_begin += above;
@@ -50,7 +52,7 @@ MOESAIC_HD constexpr WeightPairTile<Local> weight_pair_tile(const WeightTile<Loc
 }
 
 /// How many columns each CTA loads for both: CTA 0 the first, CTA 1 as many that follow. 0: each
-/// loads all for itself.
+/// loads all that it has for itself, no more than a half.
 template <std::signed_integral Local>
 MOESAIC_HD constexpr Local weight_pair_share(const WeightTileGrid<Local>& grid,
                                              const WeightPairTile<Local>& own) {

@@ -33,17 +33,21 @@ constexpr auto own(std::int32_t local, int cta, int side = -1) {
   return weight_pair_tile(side < 0 ? tile : half_of(tile, kPairs, side), kPairs, cta);
 }
 constexpr bool has(const WeightPairTile<std::int32_t>& tile, std::int64_t n, std::int32_t lines,
-                   std::int64_t k, std::int32_t columns) {
-  return tile.together && tile.n_begin == n && tile.n_count == lines && tile.k_begin == k &&
-         tile.k_count == columns && tile.row_blocks == 16;
+                   std::int64_t k, std::int32_t columns, bool half) {
+  return tile.together && tile.half == half && tile.n_begin == n && tile.n_count == lines &&
+         tile.k_begin == k && tile.k_count == columns && tile.row_blocks == 16;
 }
-static_assert(has(own(0, 0), 0, 128, 0, 256) && has(own(0, 1), 128, 128, 0, 256));
-static_assert(has(own(1, 0), 256, 44, 0, 256) && has(own(1, 1), 384, 0, 0, 256));
-static_assert(has(own(3, 0, 1), 256, 44, 384, 116) && has(own(3, 1, 1), 384, 0, 384, 116));
+static_assert(has(own(0, 0), 0, 128, 0, 256, false) && has(own(0, 1), 128, 128, 0, 256, false));
+// Lines for one alone, of which both have half of the columns; but a half is not cut again.
+static_assert(has(own(1, 0), 256, 44, 0, 128, true) && has(own(1, 1), 256, 44, 128, 128, true));
+static_assert(has(own(3, 0), 256, 44, 256, 128, true) && has(own(3, 1), 256, 44, 384, 116, true));
+static_assert(has(own(3, 0, 1), 256, 44, 384, 116, true) &&
+              has(own(3, 1, 1), 384, 0, 384, 116, true));
 
 static_assert(weight_pair_share(kPairs, own(0, 1)) == 128 &&
               weight_pair_share(kOne, own(0, 1)) == 128 &&
               weight_pair_share(kPairs, own(0, 1, 0)) == 0 &&
+              weight_pair_share(kPairs, own(1, 0)) == 0 &&
               weight_pair_share(kPairs, WeightPairTile<std::int32_t>{}) == 0);
 
 // ---- When they work together.
@@ -126,18 +130,22 @@ WeightTile<> tile_at_index(const Launch& launch, const WeightTileGrid<>& grid,
                                index % per_expert);
 }
 
-/// The same steps for both, the lines of one under those of the other, columns loaded once.
+/// The same steps for both, in the room of a CTA, and what both multiply loaded once.
 void expect_in_step(const WeightTile<>& tile, const std::array<WeightPairTile<>, 2>& both,
                     const WeightTileGrid<>& grid) {
-  ASSERT_EQ(both[0].n_count + both[1].n_count, tile.n_count);
-  ASSERT_GT(both[0].n_count, 0);
+  ASSERT_TRUE(both[0].n_count > 0 && both[0].k_count > 0);
+  ASSERT_EQ(both[0].half, both[1].half);
+  ASSERT_EQ(both[0].half, tile.half || tile.n_count <= grid.tile_n / 2);
   for (const WeightPairTile<>& part : both) {
     ASSERT_TRUE(part.together);
     ASSERT_TRUE(part.expert == tile.expert && part.rows == tile.rows &&
-                part.row_blocks == tile.row_blocks && part.half == tile.half &&
-                part.k_begin == tile.k_begin && part.k_count == tile.k_count);
-    ASSERT_LE(part.n_count, grid.tile_n / 2) << "what a CTA has room for";
-    ASSERT_TRUE(part.n_count > 0 || part.n_begin >= grid.n) << "consumers go by n_begin alone";
+                part.row_blocks == tile.row_blocks);
+    ASSERT_LE(part.n_count, grid.tile_n / 2);
+    ASSERT_LE(part.k_count, part.half ? grid.tile_k / 2 : grid.tile_k);
+    // Consumers go by where it begins alone.
+    ASSERT_TRUE(part.n_count > 0 || part.n_begin >= grid.n);
+    ASSERT_TRUE(part.k_count > 0 || part.k_begin >= grid.k);
+    ASSERT_TRUE(part.half || part.k_begin == tile.k_begin) << "columns that both multiply";
     ASSERT_EQ(2 * weight_pair_share(grid, part), part.half ? 0 : grid.tile_k);
   }
 }

@@ -69,8 +69,9 @@ TEST(Pairs, OfWgradDifferFromSingleCtasInWhoLoads) {
                                                           kBlockK, c.group_m);
     const auto two = math::pair_weight_grid(one);
     EXPECT_EQ(two.tile_n * two.group_n, one.tile_n * one.group_n);
-    const auto tile = math::weight_pair_tile(math::WeightTile<std::int32_t>{}, two, 0);
-    EXPECT_EQ(math::weight_pair_share(two, tile), kFewColumns) << "by the box of half a tile";
+    const auto tile = math::weight_tile_of_expert(std::vector{999, 999}, two, 0, 0);
+    const auto own = math::weight_pair_tile(tile, two, 0);
+    EXPECT_EQ(math::weight_pair_share(two, own), kFewColumns) << "by the box of half a tile";
     EXPECT_EQ(c.b_box_columns(), c.tile_n) << "the other is of a whole one, for each by itself";
     EXPECT_EQ(c.empty_arrivals(), 2 * kConsumerWarps);
   }

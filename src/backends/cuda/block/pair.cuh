@@ -71,8 +71,8 @@ __device__ __forceinline__ void load_pair_stage(const TensorMaps& maps, const Ke
   }
 }
 
-/// wgrad: the same of a CTA's lines of a tile, if it has any. Half a tile, and all where the two
-/// work apart, each loads for itself.
+/// wgrad: the same of a CTA's lines of a tile, if it has any. Halves, and all where the two work
+/// apart, each loads for itself.
 template <KernelConfig kConfig>
 __device__ __forceinline__ void load_weight_stage(const TensorMaps& maps,
                                                   const KernelParams& params,
