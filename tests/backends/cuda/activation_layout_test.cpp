@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "backends/cuda/block/kernel_config.hpp"
+#include "backends/cuda/launch/instances.hpp"
 #include "math/output_panel.hpp"
+#include "math/pair_tiles.hpp"
 
 namespace moesaic::backends::cuda {
 namespace {
@@ -112,6 +114,36 @@ TEST(PairedLines, AHalfOfALargeTileIsBothPartsOf64Columns) {
   }
 }
 
+// Of a pair each CTA loads a block for both, to where it lies in the tile's lines; of half a tile,
+// and of a tile with rows for one CTA alone, each has one block.
+TEST(PairedLines, EachCtaOfAPairLoadsABlockOfTheTile) {
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    if (!c.pair || c.epilogue != Epilogue::swiglu) continue;
+    const math::RowTileShape<std::int32_t> shape = c.row_shape();
+    math::RowTile<std::int32_t> tile;
+    tile.rows = shape.tile_m;
+    constexpr int kColumn = 512;
+    tile.column_begin = kColumn;
+    tile.columns = shape.tile_n;
+    const int share = math::pair_share(shape, math::pair_tile(tile, shape, 0));
+    ASSERT_EQ(share, 2 * 64) << "64 lines of either part";
+    const auto lines = lines_of(64, kColumn / 2, 2);
+    std::vector<std::pair<bool, int>> loaded;
+    for (int cta = 0; cta < 2; ++cta) {
+      const auto block = lines_of(64, (kColumn + cta * share) / 2, 1);
+      loaded.insert(loaded.end(), block.begin(), block.end());
+    }
+    EXPECT_EQ(loaded, lines);
+    tile.rows = shape.tile_m / 2;
+    for (int cta = 0; cta < 2; ++cta) {
+      const auto own = math::pair_tile(tile, shape, cta);
+      EXPECT_EQ(own.columns, share);
+      EXPECT_EQ(own.column_begin % share, 0) << "a block of its own";
+    }
+  }
+}
+
 /// Byte of a 128-byte-swizzled panel.
 std::uint32_t byte_of(int row, int byte) {
   return math::swizzle_offset(math::Swizzle::bytes_128,
@@ -136,6 +168,16 @@ TEST(InterleavedPanels, AWordsColumnsStandWhereTheMapExpectsThem) {
         }
       }
     }
+  }
+}
+
+// Both CTAs of a pair go through as many stages of U, 64 columns each, whatever rows they have.
+TEST(SavedU, HasAStageFor64Columns) {
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    const bool saved = c.epilogue == Epilogue::dswiglu;
+    EXPECT_EQ(c.saved_stages(false) * 64, saved ? c.tile_n : 0) << instance.name;
+    EXPECT_EQ(c.saved_stages(true) * 64, saved ? c.tile_n / 2 : 0) << instance.name;
   }
 }
 

@@ -41,12 +41,15 @@ void append(std::vector<Box>& boxes, const std::vector<Box>& more) {
   boxes.insert(boxes.end(), more.begin(), more.end());
 }
 
-/// The boxes that columns of b take. Those of a pair come from both CTAs, half from each.
+/// The boxes that columns of b take. Those of a pair come from both CTAs, half from each, but a
+/// block of 64 lines of up and gate each is not divided.
 std::vector<Box> column_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t begin,
                               int columns) {
-  const int share = columns / c.worker_ctas();
+  const bool block = c.epilogue == Epilogue::swiglu && columns == kFewColumns;
+  const int ctas = block ? 1 : c.worker_ctas();
+  const int share = columns / ctas;
   std::vector<Box> boxes;
-  for (int rank = 0; rank < c.worker_ctas(); ++rank) {
+  for (int rank = 0; rank < ctas; ++rank) {
     const std::int64_t at = begin + rank * share / 64 * kBlockBytes;
     append(boxes, c.wgrad || c.b_mn_major ? panel_boxes(at, share, copy)
                                           : std::vector<Box>{{at, math::panel_bytes(share)}});

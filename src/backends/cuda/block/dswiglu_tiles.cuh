@@ -28,7 +28,7 @@ class DswigluTiles : private TileSides<kConfig, kConfig.tile_n> {
   template <class ReceiveNext>
   __device__ __forceinline__ void compute(RingState<kConfig>& state, const TileMessage& tile,
                                           const PanelTarget& to, const ReceiveNext& receive_next) {
-    while (tile.kind == TileMessage::large) {
+    while (is_mine(tile, to, TileMessage::large)) {
       if (!is_long(tile)) {
         multiply_alone(state, tile.k_blocks);
         activate_side<0>(state, to);
@@ -45,7 +45,7 @@ class DswigluTiles : private TileSides<kConfig, kConfig.tile_n> {
           state.advance();
           state.advance();
           receive_next();
-          goes_on = tile.kind == TileMessage::large && is_long(tile);
+          goes_on = is_mine(tile, to, TileMessage::large) && is_long(tile);
           if (goes_on) {
             begin_tile(state, [&] { activate_side<1>(saved, done); });
           } else {
@@ -54,7 +54,7 @@ class DswigluTiles : private TileSides<kConfig, kConfig.tile_n> {
         }
       }
     }
-    while (tile.kind == TileMessage::half) {
+    while (is_mine(tile, to, TileMessage::half)) {
       multiply_first(state, tile.k_blocks);
       activate_side<0>(state, to);
       receive_next();
@@ -65,6 +65,7 @@ class DswigluTiles : private TileSides<kConfig, kConfig.tile_n> {
   using Sides = TileSides<kConfig, kConfig.tile_n>;
   using Sides::begin_tile;
   using Sides::is_long;
+  using Sides::is_mine;
   using Sides::issue_last_two;
   using Sides::kOverlapped;
   using Sides::multiply_all;
@@ -103,10 +104,16 @@ class DswigluTiles : private TileSides<kConfig, kConfig.tile_n> {
 
   /// Gives two stages back, the copies from which were the last two to be issued.
   __device__ __forceinline__ void release_read(RingState<kConfig>& at) const {
-    if (lane_id() == 0) ptx::store_wait_read<1>();
+    wait_read<1>();
     release(at);
-    if (lane_id() == 0) ptx::store_wait_read<0>();
+    wait_read<0>();
     release(at);
+  }
+  template <int kPending>
+  __device__ __forceinline__ void wait_read() const {
+    if (lane_id() == 0) ptx::store_wait_read<kPending>();
+    // Of a pair's, another lane releases the stage for the other CTA.
+    if constexpr (kConfig.pair) __syncwarp();
   }
 
   /// 64 columns of dH: dU in the place of U, H beside it, and the copies of both on their way. The

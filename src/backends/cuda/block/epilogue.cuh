@@ -60,6 +60,13 @@ struct PanelTarget {
   float weights[2];  ///< row_weights: of this lane's row, and of that eight below.
 };
 
+/// wgrad: whether a warpgroup has lines of dw[e] in a tile; pairs: rows of the segment in a large
+/// one.
+__device__ __forceinline__ bool has_lines(const TileMessage& tile, const PanelTarget& to,
+                                          int warpgroup) {
+  return tile.row + warpgroup * kBlockRows < to.row_limit;
+}
+
 __device__ __forceinline__ void issue_panel(const PanelTarget& to, std::uint32_t staging, int row,
                                             int column) {
   if (to.ragged_rows) {

@@ -182,6 +182,11 @@ struct KernelConfig {
   [[nodiscard]] MOESAIC_HD constexpr int b_box_columns() const {
     return pair && !wgrad ? kFewColumns / 2 : tile_n;
   }
+  /// Stages behind the contraction of a large tile, or of half of one: dswiglu's of U, 64 columns
+  /// each.
+  [[nodiscard]] MOESAIC_HD constexpr int saved_stages(bool half) const {
+    return epilogue == Epilogue::dswiglu ? (half ? tile_n / 2 : tile_n) / 64 : 0;
+  }
   /// Whether an operand comes by copy boxes; else its rows are gathered.
   [[nodiscard]] MOESAIC_HD constexpr bool boxes_of_a() const { return !gather || wgrad; }
   [[nodiscard]] MOESAIC_HD constexpr bool boxes_of_b() const { return !gather || !wgrad; }

@@ -48,13 +48,6 @@ class WeightStore {
   const KernelParams& params_;
 };
 
-/// wgrad: whether a warpgroup has lines of dw[e] in a tile; pairs: rows of the segment in a large
-/// one.
-__device__ __forceinline__ bool has_lines(const TileMessage& tile, const PanelTarget& to,
-                                          int warpgroup) {
-  return tile.row + warpgroup * kBlockRows < to.row_limit;
-}
-
 /// Tiles of one kind and kColumns columns. `Store` has piece<0>(sums, to), piece<1>(sums, to) and
 /// so on, called in this order for each side.
 template <KernelConfig kConfig, class Store, int kColumns, TileMessage::Kind kKind>
@@ -110,6 +103,7 @@ class LargeTiles : private TileSides<kConfig, kColumns> {
   using Sides::has_any;
   using Sides::has_both;
   using Sides::is_long;
+  using Sides::is_mine;
   using Sides::issue_last_two;
   using Sides::kOverlapped;
   using Sides::multiply_all;
@@ -124,15 +118,6 @@ class LargeTiles : private TileSides<kConfig, kColumns> {
 
   [[nodiscard]] __device__ bool overlaps(const TileMessage& tile) const {
     return is_long(tile) && has_both(tile);
-  }
-
-  /// A tile of a kind with rows of this warpgroup.
-  [[nodiscard]] __device__ __forceinline__ bool is_mine(const TileMessage& tile,
-                                                        const PanelTarget& to,
-                                                        TileMessage::Kind kind) const {
-    if (tile.kind != kind) return false;
-    if constexpr (kConfig.passes_over()) return has_lines(tile, to, warpgroup_);
-    return true;
   }
 
   /// A tile too short to overlap with anything, or without side 1, or without rows for this

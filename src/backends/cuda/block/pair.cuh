@@ -22,12 +22,15 @@ namespace moesaic::backends::cuda {
 
 inline constexpr std::uint16_t kBothCtas = 0b11;
 
-/// `kWidth` columns of b, by a box of as many. Policy: as in load_weight_columns().
+/// `kWidth` columns of b, by a box of as many; swiglu: a block, 64 lines of either part. Policy: as
+/// in load_weight_columns().
 template <KernelConfig kConfig, int kWidth, class Policy>
 __device__ __forceinline__ void load_columns(const CUtensorMap* map, const KernelParams& params,
                                              std::uint32_t to, std::uint32_t full, int k,
                                              int column, int expert, Policy policy) {
-  if constexpr (!kConfig.b_mn_major) {
+  if constexpr (kConfig.epilogue == Epilogue::swiglu) {
+    ptx::load_box(to, map, full, {k, column / 2, 0, expert}, policy);
+  } else if constexpr (!kConfig.b_mn_major) {
     ptx::load_box(to, map, full, {k, column, expert}, policy);
   } else {
     load_weight_columns<kWidth>(map, params.b_panels, to, full, k, column, expert, policy);
@@ -42,6 +45,8 @@ __device__ __forceinline__ void load_pair_stage(const TensorMaps& maps, const Ke
                                                 const math::PairTile<std::int32_t>& tile,
                                                 int k_block, std::uint64_t policy) {
   constexpr math::SmemMap kMap = kConfig.smem();
+  constexpr bool kBlocks = kConfig.epilogue == Epilogue::swiglu;
+  const CUtensorMap* half_map = kBlocks ? &maps.b : &maps.b_few;  // 128 columns
   const std::uint32_t full = ring.full(stage);
   const int k = k_block * kBlockK;
   const int row = static_cast<int>(tile.row_begin), column = static_cast<int>(tile.column_begin);
@@ -52,7 +57,7 @@ __device__ __forceinline__ void load_pair_stage(const TensorMaps& maps, const Ke
   if (tile.shares == math::PairShares::rows) {
     ptx::barrier_arrive_expect(full, static_cast<std::uint32_t>(kMap.a_bytes) + b_bytes);
     ptx::load_box(ring.a(stage) + shared_at, &maps.a_few, full, {k, row + first}, kBothCtas);
-    load_columns<kConfig, kFewColumns>(&maps.b_few, params, ring.b(stage), full, k, column,
+    load_columns<kConfig, kFewColumns>(half_map, params, ring.b(stage), full, k, column,
                                        tile.expert, policy);
     return;
   }
@@ -62,12 +67,15 @@ __device__ __forceinline__ void load_pair_stage(const TensorMaps& maps, const Ke
   if (has_rows) ptx::load_box<2>(ring.a(stage), &maps.a, full, {k, row});
   const ptx::Multicast to_both{kBothCtas, policy};
   const std::uint32_t b = ring.b(stage) + shared_at;
-  if (tile.half) {
+  if (!tile.half) {
+    load_columns<kConfig, kFewColumns>(half_map, params, b, full, k, column + first, tile.expert,
+                                       to_both);
+  } else if constexpr (kBlocks) {  // one block, which no box divides: each loads it for itself
+    load_columns<kConfig, kFewColumns>(half_map, params, ring.b(stage), full, k, column,
+                                       tile.expert, policy);
+  } else {
     load_columns<kConfig, kConfig.b_box_columns()>(&maps.b, params, b, full, k, column + first,
                                                    tile.expert, to_both);
-  } else {
-    load_columns<kConfig, kFewColumns>(&maps.b_few, params, b, full, k, column + first, tile.expert,
-                                       to_both);
   }
 }
 

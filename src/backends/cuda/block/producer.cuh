@@ -71,14 +71,15 @@ __device__ __forceinline__ std::uint64_t weight_policy(
 }
 
 /// dswiglu: U of a tile's rows behind its contraction, 64 columns of H per stage. Rows past the
-/// segment make rows that are not stored.
+/// segment make rows that are not stored. A CTA of a pair that has no rows of the tile loads those
+/// of others or, past the buffer, zeros: the last round may have such tiles, and no other.
 template <KernelConfig kConfig>
 __device__ __forceinline__ void load_saved_u(const ExpertMaps& maps, const KernelParams& params,
                                              const Ring<kConfig>& ring,
                                              math::PipelineState<kConfig.stages>& state,
                                              const math::RowTile<std::int32_t>& tile) {
   constexpr std::uint32_t kPartBytes = kConfig.tile_m * 128U;
-  const int stages = (tile.half ? kConfig.tile_n / 2 : kConfig.tile_n) / 64;
+  const int stages = kConfig.saved_stages(tile.half);
   for (int block = 0; block < stages; ++block) {
     ptx::barrier_wait(ring.empty(state.stage), math::producer_parity(state.phase));
     if (ptx::elect_one()) {
@@ -188,8 +189,8 @@ __device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& map
 /// The same where two CTAs are one worker: both go through the same tiles, so that the same stages
 /// are full of the same tile in either.
 template <KernelConfig kConfig>
-__device__ __forceinline__ void produce_pair(const TensorMaps& maps, const KernelParams& params,
-                                             const Ring<kConfig>& ring,
+__device__ __forceinline__ void produce_pair(const MapsOf<kConfig.epilogue>& maps,
+                                             const KernelParams& params, const Ring<kConfig>& ring,
                                              const math::RowTileGrid<std::int32_t>& grid,
                                              const GroupTable& table) {
   math::PipelineState<kConfig.stages> state;

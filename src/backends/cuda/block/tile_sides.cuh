@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "backends/cuda/block/epilogue.cuh"
 #include "backends/cuda/block/mainloop.cuh"
 
 namespace moesaic::backends::cuda {
@@ -31,6 +32,14 @@ class TileSides {
 
   [[nodiscard]] __device__ static bool is_long(const TileMessage& tile) {
     return tile.k_blocks >= 2 * kOverlapped;
+  }
+  /// A tile of a kind with rows of this warpgroup.
+  [[nodiscard]] __device__ __forceinline__ bool is_mine(const TileMessage& tile,
+                                                        const PanelTarget& to,
+                                                        TileMessage::Kind kind) const {
+    if (tile.kind != kind) return false;
+    if constexpr (kConfig.passes_over()) return has_lines(tile, to, warpgroup_);
+    return true;
   }
   /// Whether a tile of forward or dgrad has rows of both sides for this warpgroup, or of any.
   [[nodiscard]] __device__ bool has_any(const TileMessage& tile) const {

@@ -169,7 +169,8 @@ __device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
       while (is_large<kConfig>(tile)) {
         compute_large<kConfig>(maps, params, ring, state, staging, warp, tile, to, receive_next);
         while (is_large<kConfig>(tile) && !has_lines(tile, to, warp / 4)) {
-          skip_stages<kConfig>(ring, state, tile.k_blocks);
+          const bool half = tile.kind == TileMessage::half;
+          skip_stages<kConfig>(ring, state, tile.k_blocks + kConfig.saved_stages(half));
           receive_next();
         }
       }

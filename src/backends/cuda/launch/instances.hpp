@@ -57,9 +57,9 @@ constexpr bool all_fit() {
     // A lane knows the weights of two rows, those of its one block.
     const bool weighs = !config.row_weights || (config.epilogue == Epilogue::store &&
                                                 !config.wgrad && !config.f32_out && !config.tall());
-    // Each CTA of a pair loads whole boxes of what both read; its results are stored as they are.
-    const bool pairs = !config.pair || (is_product(config) && (config.wgrad || !config.f32_out) &&
-                                        !config.tall() && !config.spread);
+    // Each CTA of a pair loads whole boxes of what both read; its rows lie in order.
+    const bool pairs = !config.pair || !((config.f32_out && !config.wgrad) || config.gather ||
+                                         config.row_weights || config.tall() || config.spread);
     if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes || !gathers ||
         !spreads || !weighs || !pairs) {
       return false;
