@@ -103,7 +103,8 @@ class ExpertMlp {
                         const PlanOptions& options = {});
 
   [[nodiscard]] const ExpertMlpProblem& problem() const noexcept;
-  [[nodiscard]] std::string implementation() const;  ///< Of the product of up and gate.
+  /// Of the product of up and gate. Named in PlanOptions, it has the other products like it.
+  [[nodiscard]] std::string implementation() const;
   /// With x_rows: whether a call copies the rows of x into its scratch, M*d elements, and reads
   /// them there.
   [[nodiscard]] bool copies_x() const noexcept;

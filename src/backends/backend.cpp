@@ -40,8 +40,9 @@ void Backend::take_rows(const TakeRowsArgs& /*args*/, const Stream& /*stream*/) 
   throw Error(ErrorCode::unsupported, "take_rows: backend " + status().name + " has no activation");
 }
 
-std::unique_ptr<const FusedExpert> Backend::fused_expert(const ExpertMlpProblem& /*problem*/,
-                                                         const DeviceInfo& /*device*/) const {
+std::unique_ptr<const FusedExpert> Backend::fused_expert(
+    const ExpertMlpProblem& /*problem*/, const DeviceInfo& /*device*/,
+    const std::optional<std::string>& /*implementation*/) const {
   return nullptr;
 }
 

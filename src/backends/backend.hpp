@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -129,6 +131,9 @@ class FusedExpert {
   virtual ~FusedExpert() = default;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   [[nodiscard]] virtual std::size_t workspace_bytes() const noexcept = 0;
+  /// The implementation that a product beside these is to have; none: the first that takes it.
+  [[nodiscard]] virtual std::optional<std::string> product(
+      const GroupedGemmProblem& gemm) const = 0;
   virtual void up_gate(const UpGateArgs& args, const Workspace& workspace,
                        const Stream& stream) const = 0;
   /// Without row_weights only: their gradient has no product of its own yet.
@@ -172,9 +177,11 @@ class Backend {
   virtual void dswiglu(const ActivationArgs& args, const Stream& stream) const;
   virtual void scale_rows(const ScaleRowsArgs& args, const Stream& stream) const;
   virtual void take_rows(const TakeRowsArgs& args, const Stream& stream) const;
-  /// Null where this backend has nothing fused for such an expert.
+  /// Null where this backend has nothing fused for such an expert, or nothing of the name that is
+  /// asked for.
   [[nodiscard]] virtual std::unique_ptr<const FusedExpert> fused_expert(
-      const ExpertMlpProblem& problem, const DeviceInfo& device) const;
+      const ExpertMlpProblem& problem, const DeviceInfo& device,
+      const std::optional<std::string>& implementation) const;
   /// Copies the workspace's header to the host. Synchronizes.
   virtual core::WorkspaceHeader read_header(const Workspace& workspace, const Stream& stream) const;
   /// Clears the fault word and nothing else: a launch may be counting tiles. Synchronizes.

@@ -23,6 +23,19 @@ std::int64_t largest(std::size_t least, std::initializer_list<const GroupedGemm*
   return math::round_up<std::int64_t>(static_cast<std::int64_t>(most), kWorkspaceAlignment);
 }
 
+int usable_sms(const DeviceInfo& device, const PlanOptions& options) {
+  const int all = std::max(1, device.num_sms);
+  return options.num_sms > 0 ? std::min(all, options.num_sms) : all;
+}
+
+std::unique_ptr<const backends::FusedExpert> fused_of(const ExpertMlpProblem& mlp,
+                                                      DeviceInfo device, int num_sms,
+                                                      const PlanOptions& options) {
+  device.num_sms = num_sms;
+  return dispatch::activation_backend(device.device.kind)
+      .fused_expert(mlp, device, options.implementation);
+}
+
 }  // namespace
 
 std::int64_t matrix_bytes(const ExpertMlpProblem& mlp, std::int64_t columns, DType dtype) {
@@ -36,22 +49,14 @@ ExpertMlpImpl::ExpertMlpImpl(const ExpertMlpProblem& mlp, const DeviceInfo& devi
                              const PlanOptions& options)
     : problem(mlp),
       device_info(device),
-      threads(std::max(1, device.num_sms)),
-      up(GroupedGemm::plan(product(Pass::forward, 2 * mlp.h, mlp.d, Tail::leave), device, options)),
-      down(GroupedGemm::plan(down_product(), device, options)),
-      dh(GroupedGemm::plan(product(Pass::dgrad, mlp.d, mlp.h, Tail::leave), device, options)),
-      dx(GroupedGemm::plan(product(Pass::dgrad, 2 * mlp.h, mlp.d, mlp.tail), device, options)),
-      dw_up(
-          GroupedGemm::plan(product(Pass::wgrad, 2 * mlp.h, mlp.d, Tail::leave), device, options)),
-      dw_down(GroupedGemm::plan(product(Pass::wgrad, mlp.d, mlp.h, Tail::leave), device, options)) {
-  if (options.num_sms > 0) {
-    threads = std::min(threads, options.num_sms);
-  }
-  if (!options.implementation) {
-    DeviceInfo usable = device;
-    usable.num_sms = threads;
-    fused = dispatch::activation_backend(device.device.kind).fused_expert(mlp, usable);
-  }
+      threads(usable_sms(device, options)),
+      fused(fused_of(mlp, device, threads, options)),
+      up(plan(product(Pass::forward, 2 * mlp.h, mlp.d, Tail::leave), options)),
+      down(plan(down_product(), options)),
+      dh(plan(product(Pass::dgrad, mlp.d, mlp.h, Tail::leave), options)),
+      dx(plan(product(Pass::dgrad, 2 * mlp.h, mlp.d, mlp.tail), options)),
+      dw_up(plan(product(Pass::wgrad, 2 * mlp.h, mlp.d, Tail::leave), options)),
+      dw_down(plan(product(Pass::wgrad, mlp.d, mlp.h, Tail::leave), options)) {
   const std::int64_t wide = matrix_bytes(mlp, 2 * mlp.h);
   const std::int64_t narrow = matrix_bytes(mlp, mlp.h);
   const std::int64_t x = copies_x() ? matrix_bytes(mlp, mlp.d) : 0;
@@ -71,6 +76,13 @@ ExpertMlpImpl::ExpertMlpImpl(const ExpertMlpProblem& mlp, const DeviceInfo& devi
   for (WorkspaceSizes* sizes : {&forward_sizes, &backward_sizes}) {
     sizes->total = core::checked_total_bytes("max_rows", {sizes->products, sizes->scratch});
   }
+}
+
+GroupedGemm ExpertMlpImpl::plan(const GroupedGemmProblem& gemm, PlanOptions options) const {
+  if (fused != nullptr) {
+    options.implementation = fused->product(gemm);
+  }
+  return GroupedGemm::plan(gemm, device_info, options);
 }
 
 GroupedGemmProblem ExpertMlpImpl::product(Pass pass, std::int64_t n, std::int64_t k,

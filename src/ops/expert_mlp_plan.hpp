@@ -36,14 +36,16 @@ class ExpertMlpImpl {
   ExpertMlpProblem problem;
   DeviceInfo device_info;
   int threads;
-  GroupedGemm up, down, dh, dx, dw_up, dw_down;
   std::unique_ptr<const backends::FusedExpert> fused;  // or null: products and activation apart
+  GroupedGemm up, down, dh, dx, dw_up, dw_down;
   WorkspaceSizes forward_sizes, backward_sizes;
 
  private:
   [[nodiscard]] GroupedGemmProblem product(Pass pass, std::int64_t n, std::int64_t k,
                                            Tail tail) const;
   [[nodiscard]] GroupedGemmProblem down_product() const;
+  /// A name in the options is of what is fused, if that is there.
+  [[nodiscard]] GroupedGemm plan(const GroupedGemmProblem& gemm, PlanOptions options) const;
 };
 
 }  // namespace moesaic::detail

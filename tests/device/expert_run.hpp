@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "backends/cuda/cuda_backend.hpp"
@@ -62,9 +64,10 @@ class ExpertRun {
     mlp.order = case_.order;
     return mlp;
   }
+  /// Without a name: what is chosen.
   [[nodiscard]] std::unique_ptr<const backends::FusedExpert> fused(
-      const ExpertMlpProblem& mlp) const {
-    auto expert = cuda::backend().fused_expert(mlp, device());
+      const ExpertMlpProblem& mlp, const std::optional<std::string>& implementation = {}) const {
+    auto expert = cuda::backend().fused_expert(mlp, device(), implementation);
     EXPECT_NE(expert, nullptr);
     return expert;
   }

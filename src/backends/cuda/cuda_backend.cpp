@@ -137,8 +137,9 @@ class CudaBackend final : public Backend {
     launch::take_rows(args, stream);
   }
   [[nodiscard]] std::unique_ptr<const FusedExpert> fused_expert(
-      const ExpertMlpProblem& problem, const DeviceInfo& device) const override {
-    return launch::make_sm90_expert(problem, device);
+      const ExpertMlpProblem& problem, const DeviceInfo& device,
+      const std::optional<std::string>& implementation) const override {
+    return launch::make_sm90_expert(problem, device, implementation);
   }
   core::WorkspaceHeader read_header(const Workspace& workspace,
                                     const Stream& stream) const override {

@@ -111,6 +111,14 @@ TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
   }
 }
 
+TEST(Pairs, PayForExpertsOfManyRowsOnTwoSms) {
+  EXPECT_TRUE(pairs_pay(16 * kRowsForPairs, 16, 4096, 132));
+  EXPECT_TRUE(pairs_pay(16 * kRowsForPairs + 15, 16, 4096, 2));
+  EXPECT_FALSE(pairs_pay(16 * kRowsForPairs - 1, 16, 4096, 132));
+  EXPECT_FALSE(pairs_pay(16 * kRowsForPairs, 16, 4096, 1));
+  EXPECT_FALSE(pairs_pay(0, 1, 8, 132));
+}
+
 using Regimes = std::vector<std::pair<std::int64_t, std::string>>;
 void expect_regimes(const KernelConfig& config, const Regimes& expected) {
   for (const auto& [count, regime] : expected) EXPECT_EQ(regime_of(config, count), regime) << count;

@@ -166,6 +166,10 @@ const Instance& choose_instance(const GroupedGemmProblem& problem) {
   throw std::logic_error("choose_instance: expected a problem that supports_grouped() takes");
 }
 
+bool pairs_pay(std::int64_t max_rows, int num_experts, std::int64_t /*contraction*/, int num_sms) {
+  return num_sms >= 2 && max_rows / num_experts >= kRowsForPairs;
+}
+
 std::string_view regime_of(const KernelConfig& config, std::int64_t rows) {
   if (config.wgrad || rows <= 0) {
     return {};

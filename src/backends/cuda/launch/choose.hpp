@@ -30,6 +30,12 @@ bool pairs_pay(std::int64_t max_rows, int num_experts);
 /// How the rows of an expert are cut is decided on the device, from their true number.
 const Instance& choose_instance(const GroupedGemmProblem& problem);
 
+/// Mean rows of an expert from which pairs of CTAs along M are taken: measured in NB-0014.
+inline constexpr std::int64_t kRowsForPairs = 1024;
+
+/// Whether pairs of CTAs along M are the faster kernel for a product of `max_rows` rows.
+bool pairs_pay(std::int64_t max_rows, int num_experts, std::int64_t contraction, int num_sms);
+
 /// See GroupedGemm::regime. The kernels decide by the same arithmetic, math::RowTileGrid.
 std::string_view regime_of(const KernelConfig& config, std::int64_t rows);
 

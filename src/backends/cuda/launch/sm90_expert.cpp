@@ -4,11 +4,12 @@
 #include "backends/cuda/launch/sm90_expert.hpp"
 
 #include <cstdint>
-#include <stdexcept>
+#include <optional>
 #include <string>
 
 #include "backends/cuda/launch/choose.hpp"
 #include "backends/cuda/launch/cuda_error.hpp"
+#include "backends/cuda/launch/expert_kernels.hpp"
 #include "backends/cuda/launch/launch.hpp"
 #include "backends/cuda/launch/row_operands.hpp"
 #include "backends/cuda/launch/strides.hpp"
@@ -18,41 +19,19 @@
 namespace moesaic::backends::cuda::launch {
 namespace {
 
-template <class Wanted>
-const Instance& first_instance(const Wanted& wanted) {
-  for (const Instance& instance : kInstances) {
-    if (wanted(instance.config)) {
-      return instance;
-    }
-  }
-  throw std::logic_error("first_instance: no kernel is what an expert wants");
-}
-
-const Instance& instance_of(Epilogue epilogue, bool gather = false) {
-  return first_instance([&](const KernelConfig& config) {
-    return config.epilogue == epilogue && config.gather == gather;
-  });
-}
-const Instance& weighted_rows() {
-  return first_instance([](const KernelConfig& config) { return config.row_weights; });
-}
-const Instance& gathering_wgrad(DType dtype) {
-  return first_instance([&](const KernelConfig& config) {
-    return config.wgrad && config.gather && config.f32_out == (dtype == DType::f32);
-  });
-}
-
 class Sm90Expert final : public FusedExpert {
  public:
-  Sm90Expert(const ExpertMlpProblem& problem, const DeviceInfo& device)
+  Sm90Expert(const ExpertMlpProblem& problem, const DeviceInfo& device,
+             const ExpertKernels& kernels)
       : problem_(problem),
         device_(device),
         layout_(part_layout(core::up_gate_layout(problem.order))),
         gathers_(problem.x_rows == XRows::indexed),
-        up_gate_(instance_of(Epilogue::swiglu, gathers_)),
-        down_gradient_(instance_of(Epilogue::dswiglu)),
-        weighted_down_(weighted_rows()),
-        up_gate_wgrad_(gathering_wgrad(problem.wgrad_dtype)),
+        kernels_(kernels),
+        up_gate_(*kernels.up_gate),
+        down_gradient_(*kernels.down_gradient),
+        weighted_down_(*kernels.weighted_down),
+        up_gate_wgrad_(*kernels.up_gate_wgrad),
         name_(implementation_name(up_gate_)) {
     const DeviceScope scope(device.device.index);
     prepare(up_gate_);
@@ -64,6 +43,9 @@ class Sm90Expert final : public FusedExpert {
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
   [[nodiscard]] std::size_t workspace_bytes() const noexcept override {
     return core::kWorkspaceHeaderBytes;
+  }
+  [[nodiscard]] std::optional<std::string> product(const GroupedGemmProblem& gemm) const override {
+    return kernels_.product(gemm);
   }
   void up_gate(const UpGateArgs& args, const Workspace& workspace,
                const Stream& stream) const override;
@@ -87,6 +69,7 @@ class Sm90Expert final : public FusedExpert {
   DeviceInfo device_;
   PartLayout layout_;
   bool gathers_;
+  ExpertKernels kernels_;
   const Instance& up_gate_;
   const Instance& down_gradient_;
   const Instance& weighted_down_;
@@ -192,12 +175,14 @@ void Sm90Expert::up_gate_wgrad(const UpGateWgradArgs& args, const Workspace& wor
 
 }  // namespace
 
-std::unique_ptr<const FusedExpert> make_sm90_expert(const ExpertMlpProblem& problem,
-                                                    const DeviceInfo& device) {
+std::unique_ptr<const FusedExpert> make_sm90_expert(
+    const ExpertMlpProblem& problem, const DeviceInfo& device,
+    const std::optional<std::string>& implementation) {
   if (!supports_expert(problem, device)) {
     return nullptr;
   }
-  return std::make_unique<Sm90Expert>(problem, device);
+  const auto kernels = ExpertKernels::choose(problem, device, implementation);
+  return kernels ? std::make_unique<Sm90Expert>(problem, device, *kernels) : nullptr;
 }
 
 }  // namespace moesaic::backends::cuda::launch
