@@ -2,8 +2,9 @@
 // The rings of two CTAs that fill each other's stages, as a model whose actors step in random order
 // and whose copies come late, to either CTA apart: no stage is read before it is full or filled
 // before both are done with it, no byte counts on a phase that is not its own, nobody is stuck, and
-// nothing reaches a CTA that has left. The same model without each of these defences must fail. And
-// the rings of a pair that works apart, each by itself.
+// nothing reaches a CTA that has left. Warps may keep stages while they wait for later ones, as an
+// epilogue does that goes on under multiplications. The same model without each of these defences
+// must fail. And the rings of a pair that works apart, each by itself.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,9 +26,10 @@ constexpr KernelConfig kPair{.pair = true};
 constexpr int kStages = kPair.stages;
 constexpr int kEnd = -1;
 
-/// A tile of the pair: its steps, what both read of it, and whether CTA 1 has rows.
+/// A tile of the pair: its steps, the last of which bring saved rows, what both read of it, and
+/// whether CTA 1 has rows.
 struct Tile {
-  int steps;
+  int steps, saved;
   math::PairShares shares;
   bool two;
   /// What a CTA loads for itself: an operand, both, or none.
@@ -35,7 +37,9 @@ struct Tile {
     if (shares == math::PairShares::nothing) return 2;
     return shares == math::PairShares::rows || index == 0 || two ? 1 : 0;
   }
-  [[nodiscard]] bool shared() const { return shares != math::PairShares::nothing; }
+  [[nodiscard]] bool shared(int step) const {
+    return shares != math::PairShares::nothing && step < steps - saved;
+  }
 };
 
 /// What can be taken away.
@@ -84,6 +88,8 @@ class Model {
     std::size_t tile = 0;
     int step = 0;
     bool finished = false;
+    std::int64_t released = 0;  // blocks; those after it are kept
+    int keeps = 0;
 
     void advance(const std::vector<Tile>& tiles) {
       ring.advance();
@@ -139,7 +145,7 @@ class Model {
     for (int to = 0; to < 2; ++to) {
       if (!together_ && to != index) continue;
       for (const Actor& consumer : ctas_[to].consumers) {
-        expect(consumer.block + kStages > self.block, "a stage in use is filled");
+        expect(consumer.released + kStages > self.block, "a stage in use is filled");
       }
     }
     if (self.step == 0) cta.stages[stage].message = told(index, self);
@@ -152,10 +158,10 @@ class Model {
     // When it begins a tile it has asked for the next and passed the answer on.
     expect(!together_ || index != 0 || self.tile + 2 <= ctas_[1].producer.tile + kPairSlots,
            "an answer is written over");
-    cta.full[stage].expect(tile.own(index) + (tile.shared() ? 2 : 0));
+    cta.full[stage].expect(tile.own(index) + (tile.shared(self.step) ? 2 : 0));
     cta.full[stage].arrive();
     if (tile.own(index) > 0) copies_.push_back({index, stage, -1, self.block, tile.own(index)});
-    for (int to = 0; tile.shared() && to < 2; ++to) {
+    for (int to = 0; tile.shared(self.step) && to < 2; ++to) {
       copies_.push_back({to, stage, index, self.block, 1});
     }
     self.advance(tiles_[index]);
@@ -177,25 +183,36 @@ class Model {
   void consume(int index, Actor& self) {
     Cta& cta = ctas_[index];
     const int at = self.ring.stage;
+    if (self.block - self.released > self.keeps) {
+      release(index, self);
+      return;
+    }
     if (self.finished || !cta.full[at].would_pass(self.ring.phase)) return;
     const Stage& stage = cta.stages[at];
     if (self.step == 0) expect(stage.message == told(index, self), "another tile's message");
     if (told(index, self) == kEnd) {
-      self.finished = true;
+      self.keeps = 0;
+      self.finished = self.block == self.released;
       return;
     }
     const Tile& tile = tiles_[index][self.tile];
     expect(tile.own(index) == 0 || stage.own == self.block, "an operand is read too early");
     for (const std::int64_t block : stage.shared) {
-      expect(!tile.shared() || block == self.block, "a shared operand is read too early");
+      expect(!tile.shared(self.step) || block == self.block, "a shared operand is read too early");
     }
-    cta.empty[at].arrive();
+    self.advance(tiles_[index]);
+  }
+
+  /// The oldest stage that a warp keeps; of the next ones it keeps some, but never all.
+  void release(int index, Actor& self) {
+    const auto at = static_cast<std::size_t>(self.released++ % kStages);
+    ctas_[index].empty[at].arrive();
     if (defences_.release_both) {
       const int second = together_ ? 1 - index : index;
       expect_here(second);
       ctas_[second].empty[at].arrive();
     }
-    self.advance(tiles_[index]);
+    if (self.keeps == 0 || random_() % 2 == 0) self.keeps = static_cast<int>(random_() % kStages);
   }
 
   Defences defences_;
@@ -212,7 +229,8 @@ std::string run(const Defences& defences, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<Tile> tiles(random() % 12);
   for (Tile& tile : tiles) {
-    tile = {1 + static_cast<int>(random() % 2 * (random() % 9)),
+    const auto saved = static_cast<int>(random() % 2 * 2 * (1 + random() % 2));
+    tile = {1 + saved + static_cast<int>(random() % 2 * (random() % 9)), saved,
             static_cast<math::PairShares>(random() % 3), random() % 2 == 0};
   }
   return Model(defences, true, {tiles, tiles}, seed).run();
@@ -225,7 +243,8 @@ std::string run_apart(const Defences& defences, std::uint32_t seed) {
   for (std::vector<Tile>& own : tiles) {
     own.resize(random() % 12);
     for (Tile& tile : own) {
-      tile = {1 + static_cast<int>(random() % 2 * (random() % 9)), math::PairShares::nothing, true};
+      tile = {1 + static_cast<int>(random() % 2 * (random() % 9)), 0, math::PairShares::nothing,
+              true};
     }
   }
   return Model(defences, false, std::move(tiles), seed).run();
