@@ -32,8 +32,8 @@ __device__ __forceinline__ void cluster_wait() {
 
 /// Arrives at the barrier that lies in CTA `rank` where `barrier` lies in this one. Own PTX:
 /// cuda::ptx offers the arrival of cluster scope alone, which is two fences of memory (MEMBAR) each
-/// time. None is needed where what is handed over are reads that wgmma has made: their wait is
-/// their end.
+/// time. None is needed where what is handed over are reads that have ended: wgmma's and bulk
+/// copies', which were waited for, and loads whose values have been used.
 __device__ __forceinline__ void barrier_arrive_in(std::uint32_t barrier, std::uint32_t rank) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
