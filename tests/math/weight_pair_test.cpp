@@ -199,6 +199,7 @@ bool expect_written_once(const Launch& launch) {
 
 std::vector<std::int32_t> ends_of(const std::vector<std::int32_t>& counts) {
   std::vector<std::int32_t> ends;
+  ends.reserve(counts.size());
   std::int32_t end = 0;
   for (const std::int32_t count : counts) ends.push_back(end += count);
   return ends;
@@ -227,7 +228,7 @@ TEST(WeightPair, EveryElementIsOneCtasOnceTogetherAndApart) {
                            1 + below(40), 1 + below(30), 4, 8, 2, 1 + below(4));
     launch.accumulate = below(2) == 0;
     launch.done_rows = below(4) == 0 ? below(20) : 0;
-    launch.ctas = 2 * (1 + below(20));
+    launch.ctas = 2 + 2 * std::int64_t{below(20)};
     launch.seed = random();
     (expect_written_once(launch) ? together : apart) += 1;
     if (HasFatalFailure()) FAIL() << "launch " << i;

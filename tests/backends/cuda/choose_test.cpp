@@ -89,15 +89,6 @@ TEST(ChooseInstance, TallTilesAndPairsAreNobodysChoice) {
   }
 }
 
-TEST(PairsPay, From2048RowsPerExpertOn) {
-  EXPECT_TRUE(pairs_pay(2048, 1));
-  EXPECT_FALSE(pairs_pay(2047, 1));
-  EXPECT_TRUE(pairs_pay(32'768, 16));
-  EXPECT_FALSE(pairs_pay(32'767, 16));
-  EXPECT_FALSE(pairs_pay(0, 8192));
-  EXPECT_TRUE(pairs_pay(kRaggedRows, 8192));
-}
-
 TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
   std::set<std::string_view> chosen;
   for (const GroupedGemmProblem& problem : problems()) {
@@ -112,11 +103,11 @@ TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
 }
 
 TEST(Pairs, PayForExpertsOfManyRowsOnTwoSms) {
-  EXPECT_TRUE(pairs_pay(16 * kRowsForPairs, 16, 4096, 132));
-  EXPECT_TRUE(pairs_pay(16 * kRowsForPairs + 15, 16, 4096, 2));
-  EXPECT_FALSE(pairs_pay(16 * kRowsForPairs - 1, 16, 4096, 132));
-  EXPECT_FALSE(pairs_pay(16 * kRowsForPairs, 16, 4096, 1));
-  EXPECT_FALSE(pairs_pay(0, 1, 8, 132));
+  EXPECT_TRUE(pairs_pay(16 * kRowsForPairs, 16, 132));
+  EXPECT_TRUE(pairs_pay(16 * kRowsForPairs + 15, 16, 2));
+  EXPECT_FALSE(pairs_pay(16 * kRowsForPairs - 1, 16, 132));
+  EXPECT_FALSE(pairs_pay(16 * kRowsForPairs, 16, 1));
+  EXPECT_FALSE(pairs_pay(0, 1, 132));
 }
 
 using Regimes = std::vector<std::pair<std::int64_t, std::string>>;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "backends/cuda/block/pair.cuh"
 #include "backends/cuda/block/ring.cuh"
@@ -135,8 +136,9 @@ __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
   if constexpr (!kConfig.wgrad) {
     policy = weight_policy(kConfig.tall() ? params.rows.shape : kConfig.row_shape(), tile);
   }
-  for (int k_block = 0; k_block < stages;) {
-    for (const int end = pace.next(k_block, stages); k_block < end; ++k_block) {
+  int k_block = 0;
+  const auto load_until = [&](int end) {
+    for (; k_block < end; ++k_block) {
       ptx::barrier_wait(ring.empty(state.stage), math::producer_parity(state.phase));
       if (ptx::elect_one()) {
         fill_stage<kConfig>(maps, params, ring, state.stage, tile, message, k_block, policy);
@@ -144,6 +146,11 @@ __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
       __syncwarp();
       state.advance();
     }
+  };
+  if constexpr (std::is_same_v<Pace, AsYouLike>) {
+    load_until(stages);
+  } else {
+    while (k_block < stages) load_until(pace.next(k_block, stages));
   }
   if constexpr (kConfig.epilogue == Epilogue::dswiglu) {
     if (message.kind != TileMessage::few) load_saved_u<kConfig>(maps, params, ring, state, tile);
@@ -236,9 +243,11 @@ __device__ __forceinline__ void produce_weights(const TensorMaps& maps, const Ke
   WeightTileWalk<kConfig> walk(params);
   const bool shared = !walk.same_length();
   const unsigned ctas = shared ? 1 : kConfig.worker_ctas();
-  const math::HalvedTiles tiles = shared ? math::HalvedTiles{walk.count(), 0}
-                                         : math::halve_last_round(walk.count(), gridDim.x / ctas);
-  std::int64_t index = blockIdx.x / ctas;
+  const std::int64_t workers = gridDim.x / ctas, worker = blockIdx.x / ctas;
+  Step step(*params.counters);
+  const math::HalvedTiles tiles =
+      shared ? math::HalvedTiles{walk.count(), 0} : math::halve_last_round(walk.count(), workers);
+  std::int64_t index = worker;
   auto place = math::place_of(tiles, index);
   auto tile = walk.find(place.tile);
   while (tile.valid()) {
@@ -247,12 +256,13 @@ __device__ __forceinline__ void produce_weights(const TensorMaps& maps, const Ke
     // The right half of a tile may lie past the last column.
     if (tile.k_count > 0) {
       if constexpr (kConfig.pair) {
-        load_tile<kConfig>(maps, params, ring, loading, own_part(walk, tile));
+        step.begin(!shared && index - worker + workers <= tiles.whole, tile.row_blocks);
+        load_tile<kConfig>(maps, params, ring, loading, own_part(walk, tile), step);
       } else {
         load_tile<kConfig>(maps, params, ring, loading, tile);
       }
     }
-    index = shared ? gridDim.x + queue.answer() : index + gridDim.x / ctas;
+    index = shared ? gridDim.x + queue.answer() : index + workers;
     place = math::place_of(tiles, index);
     tile = walk.find(place.tile);
   }

@@ -62,17 +62,13 @@ Support supports_sizes(Format format, int num_experts, std::int64_t max_rows,
   return {true, {}};
 }
 
-/// Rows per expert from which pairs are taken: with fewer, what an expert leaves over of 256 rows
-/// costs more than sharing weights saves (NB-0014).
-constexpr std::int64_t kPairRows = 2048;
-
 /// Whether an instance that matches may be taken unnamed.
-Support suits(const Instance& instance, const GroupedGemmProblem& problem) {
+Support suits(const Instance& instance, const GroupedGemmProblem& problem, int num_sms) {
   if (instance.config.tall()) {
     return {false, "its tall tiles were slower on real routing, and are taken when named"};
   }
-  if (instance.config.pair && !pairs_pay(problem.max_rows, problem.num_experts)) {
-    return {false, "its pairs of CTAs are for " + std::to_string(kPairRows) +
+  if (instance.config.pair && !pairs_pay(problem.max_rows, problem.num_experts, num_sms)) {
+    return {false, "its pairs of CTAs are for " + std::to_string(kRowsForPairs) +
                        " rows per expert or more, unless named"};
   }
   return {true, {}};
@@ -150,24 +146,20 @@ Support takes(const Instance& instance, const PlanRequest& request) {
   if (!match || request.options.implementation == implementation_name(instance)) {
     return match;
   }
-  return suits(instance, request.problem);
-}
-
-bool pairs_pay(std::int64_t max_rows, int num_experts) {
-  return max_rows >= kPairRows * num_experts;
+  return suits(instance, request.problem, request.device.num_sms);
 }
 
 const Instance& choose_instance(const GroupedGemmProblem& problem) {
   for (const Instance& instance : kInstances) {
-    if (!instance.config.pair && matches(instance, problem) && suits(instance, problem)) {
+    if (matches(instance, problem) && suits(instance, problem, 1)) {
       return instance;
     }
   }
   throw std::logic_error("choose_instance: expected a problem that supports_grouped() takes");
 }
 
-bool pairs_pay(std::int64_t max_rows, int num_experts, std::int64_t /*contraction*/, int num_sms) {
-  return num_sms >= 2 && max_rows / num_experts >= kRowsForPairs;
+bool pairs_pay(std::int64_t max_rows, int num_experts, int num_sms) {
+  return num_sms >= 2 && max_rows >= kRowsForPairs * num_experts;
 }
 
 std::string_view regime_of(const KernelConfig& config, std::int64_t rows) {

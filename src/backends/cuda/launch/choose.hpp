@@ -22,19 +22,16 @@ Support matches(const Instance& instance, const GroupedGemmProblem& problem);
 /// Whether this instance is taken: one that matches, if it is named or suits.
 Support takes(const Instance& instance, const PlanRequest& request);
 
-/// Whether experts have so many rows, in the mean, that CTAs in pairs are faster.
-bool pairs_pay(std::int64_t max_rows, int num_experts);
-
 /// The instance of single CTAs that takes the problem, unnamed. Called after supports_grouped said
-/// yes.
-/// How the rows of an expert are cut is decided on the device, from their true number.
+/// yes. How the rows of an expert are cut is decided on the device, from their true number.
 const Instance& choose_instance(const GroupedGemmProblem& problem);
 
-/// Mean rows of an expert from which pairs of CTAs along M are taken: measured in NB-0014.
-inline constexpr std::int64_t kRowsForPairs = 1024;
+/// Mean rows of an expert from which pairs of CTAs are taken: with fewer, what it leaves over of
+/// 256 rows costs more than sharing weights saves (NB-0015).
+inline constexpr std::int64_t kRowsForPairs = 2048;
 
-/// Whether pairs of CTAs along M are the faster kernel for a product of `max_rows` rows.
-bool pairs_pay(std::int64_t max_rows, int num_experts, std::int64_t contraction, int num_sms);
+/// Whether pairs of CTAs are the faster kernel for a product of `max_rows` rows.
+bool pairs_pay(std::int64_t max_rows, int num_experts, int num_sms);
 
 /// See GroupedGemm::regime. The kernels decide by the same arithmetic, math::RowTileGrid.
 std::string_view regime_of(const KernelConfig& config, std::int64_t rows);

@@ -51,9 +51,7 @@ ExpertKernels::ExpertKernels(const ExpertMlpProblem& problem, int num_sms,
                              std::optional<bool> pairs)
     : pairs_(pairs), num_sms_(num_sms) {
   const bool gathers = problem.x_rows == XRows::indexed;
-  // Both contract d.
-  const bool pair =
-      pairs.value_or(pairs_pay(problem.max_rows, problem.num_experts, problem.d, num_sms));
+  const bool pair = pairs.value_or(pairs_pay(problem.max_rows, problem.num_experts, num_sms));
   up_gate = first_instance([&](const KernelConfig& config) {
     return config.epilogue == Epilogue::swiglu && config.gather == gathers &&
            config.pair == (pair && !gathers);
@@ -68,8 +66,7 @@ ExpertKernels::ExpertKernels(const ExpertMlpProblem& problem, int num_sms,
 }
 
 std::optional<std::string> ExpertKernels::product(const GroupedGemmProblem& gemm) const {
-  const std::int64_t contraction = gemm.pass == Pass::forward ? gemm.k : gemm.n;
-  if (!pairs_.value_or(pairs_pay(gemm.max_rows, gemm.num_experts, contraction, num_sms_))) {
+  if (!pairs_.value_or(pairs_pay(gemm.max_rows, gemm.num_experts, num_sms_))) {
     return std::nullopt;
   }
   for (const Instance& instance : kInstances) {
