@@ -41,9 +41,15 @@ struct RowTileColumns {
       false;  ///< The last of the large ones go to whoever is free. Not beside slim ones.
 };
 
-/// Elastic: one large tile in 2^so many is left to whoever is free, since where power is short SMs
-/// are not equally fast (NB-0015).
+/// Elastic: one tile in 2^so many is left to whoever is free, since where power is short SMs are not
+/// equally fast (NB-0015).
 inline constexpr int kElasticShift = 4;
+
+/// Of tiles that are equally long: those that are taken in turns all the same, in full rounds.
+MOESAIC_HD constexpr std::int64_t elastic_turns(std::int64_t tiles, std::int64_t workers) {
+  const std::int64_t early = tiles - (tiles >> kElasticShift);
+  return early - last_round(early, workers);
+}
 
 /// Tiles of one width, all equally long: what is not halved is taken in turns, elastic in full
 /// rounds and but for the last. Spread, full rounds of `few` tiles of few rows are too, at most one
@@ -55,8 +61,7 @@ MOESAIC_HD constexpr RowTileSequence large_sequence(std::int64_t tile_rows,
   const HalvedTiles large = halve_last_round(tile_rows * columns.large, workers);
   RowTileSequence sequence{large, {}, large.whole, 0, 0};
   if (columns.elastic) {
-    const std::int64_t early = large.whole - (large.whole >> kElasticShift);
-    sequence.large_in_turns = early - last_round(early, workers);
+    sequence.large_in_turns = elastic_turns(large.whole, workers);
   }
   if (columns.spread) {
     const std::int64_t rest = last_round(large.whole, workers);

@@ -169,7 +169,7 @@ TEST_F(PairExpert, TheChosenKernelsHaveTheSameBits) {
     const ExpertMlp plan = ExpertMlp::plan(mlp, device_here().info);
     EXPECT_EQ(plan.implementation(), experts == 4 ? kSingleExpert : kPairExpert);
   }
-  ExpertCase many = make({1500, 2100, 0, 1100}, 264, 200);
+  ExpertCase many = make({3500, 2100, 0, 2700}, 264, 200);
   const Expert of_many(many);
   const Results want(many, of_many.queue), found(many, of_many.queue);
   PlanOptions single;

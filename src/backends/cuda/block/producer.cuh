@@ -214,8 +214,7 @@ __device__ __forceinline__ void produce_pair(const MapsOf<kConfig.epilogue>& map
     if (shared) queue.ask();
     // Of half a tile nothing may exist, for both.
     if (tile.columns > 0) {
-      step.begin(turns.index() - pair + pairs <= walk.sequence().large_in_turns,
-                 math::ceil_div(params.k, kBlockK));
+      step.begin(!shared, math::ceil_div(params.k, kBlockK));  // in turns are full rounds
       load_tile<kConfig>(maps, params, ring, state, math::pair_tile(tile, grid.shape, cta), step);
     }
     turns.advance(shared ? queue.answer() : 0);
@@ -223,6 +222,17 @@ __device__ __forceinline__ void produce_pair(const MapsOf<kConfig.epilogue>& map
   }
   queue.leave();
   send_end<kConfig>(ring, state);
+}
+
+/// Of wgrad's tiles.
+template <KernelConfig kConfig>
+__device__ __forceinline__ auto queue_of(const KernelParams& params, const Ring<kConfig>& ring,
+                                         bool together) {
+  if constexpr (kConfig.pair) {
+    return PairQueue(*params.counters, ring.pair_slots(), together);
+  } else {
+    return TileQueue(*params.counters);
+  }
 }
 
 /// What this CTA has of a worker's tile of wgrad in pairs.
@@ -233,37 +243,40 @@ __device__ __forceinline__ math::WeightPairTile<std::int32_t> own_part(
   return math::weight_pair_tile(tile, walk.grid(), static_cast<int>(ptx::cluster_rank()));
 }
 
-/// The same in wgrad. Where lengths differ, the tiles go to whoever is free, the longest first.
-/// Else every worker takes its turn, and the last round's are halved as in forward. Only then are
-/// the CTAs of a pair one worker: both read the same offsets, so that they agree.
+/// The same in wgrad. Where lengths differ, all tiles go to whoever is free, the longest first.
+/// Else most are in turns, and the last round's are halved as in forward. Only then are the CTAs of
+/// a pair one worker: both read the same offsets, so that they agree.
 template <KernelConfig kConfig, class Loading>
 __device__ __forceinline__ void produce_weights(const TensorMaps& maps, const KernelParams& params,
                                                 const Ring<kConfig>& ring, Loading loading) {
-  TileQueue queue(*params.counters);
   WeightTileWalk<kConfig> walk(params);
-  const bool shared = !walk.same_length();
-  const unsigned ctas = shared ? 1 : kConfig.worker_ctas();
+  const bool alike = walk.same_length();
+  const unsigned ctas = alike ? kConfig.worker_ctas() : 1;
   const std::int64_t workers = gridDim.x / ctas, worker = blockIdx.x / ctas;
+  auto queue = queue_of<kConfig>(params, ring, alike);
   Step step(*params.counters);
-  const math::HalvedTiles tiles =
-      shared ? math::HalvedTiles{walk.count(), 0} : math::halve_last_round(walk.count(), workers);
-  std::int64_t index = worker;
-  auto place = math::place_of(tiles, index);
+  math::RowTileSequence order;
+  order.large =
+      alike ? math::halve_last_round(walk.count(), workers) : math::HalvedTiles{walk.count(), 0};
+  order.large_in_turns = alike ? math::elastic_turns(order.large.whole, workers) : 0;
+  math::RowTurns turns(order, {}, workers, worker);
+  auto place = math::place_of(order.large, turns.index());
   auto tile = walk.find(place.tile);
   while (tile.valid()) {
+    const bool shared = turns.shared();
     if (shared) queue.ask();
     if (place.side >= 0) tile = math::half_of(tile, params.weights, place.side);
     // The right half of a tile may lie past the last column.
     if (tile.k_count > 0) {
       if constexpr (kConfig.pair) {
-        step.begin(!shared && index - worker + workers <= tiles.whole, tile.row_blocks);
+        step.begin(!shared, walk.shortest());
         load_tile<kConfig>(maps, params, ring, loading, own_part(walk, tile), step);
       } else {
         load_tile<kConfig>(maps, params, ring, loading, tile);
       }
     }
-    index = shared ? gridDim.x + queue.answer() : index + workers;
-    place = math::place_of(tiles, index);
+    turns.advance(shared ? queue.answer() : 0);
+    place = math::place_of(order.large, turns.index());
     tile = walk.find(place.tile);
   }
   queue.leave();

@@ -21,7 +21,7 @@ class Step {
  public:
   __device__ explicit Step(math::TileCounters& counters) : counters_(counters) {}
 
-  /// A tile of so many stages; `round`: all CTAs of the launch have one like it.
+  /// A tile of so many stages, or more; `round`: all CTAs of the launch have one like it.
   __device__ void begin(bool round, int stages) {
     waits_ = round && stages > kStepStop;
     if (waits_) expected_ += gridDim.x;

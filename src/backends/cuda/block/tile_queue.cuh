@@ -40,15 +40,17 @@ class TileQueue {
   unsigned long long taken_ = 0;
 };
 
-/// The same for two CTAs that take the same tiles: CTA 0 asks, and writes each answer into the
-/// other's shared memory, with a number by which the other knows that it is there. The slots go
-/// round; the rings let CTA 0 be at most a tile a stage ahead (kPairSlots).
+/// The same for the two CTAs of a pair. Together they take the same tiles: CTA 0 asks, and writes
+/// each answer into the other's shared memory, with a number by which the other knows that it is
+/// there. The slots go round; the rings let CTA 0 be at most a tile a stage ahead (kPairSlots).
 class PairQueue {
  public:
-  __device__ PairQueue(math::TileCounters& counters, std::uint32_t slots)
-      : queue_(counters),
-        slots_(slots),
-        asks_(__shfl_sync(kAllLanes, ptx::cluster_rank(), 0) == 0) {}
+  __device__ PairQueue(math::TileCounters& counters, std::uint32_t slots, bool together = true)
+      : queue_(counters), slots_(slots) {
+    const bool first = __shfl_sync(kAllLanes, ptx::cluster_rank(), 0) == 0;
+    asks_ = !together || first;
+    tells_ = together && first;
+  }
 
   __device__ void ask() {
     if (asks_) queue_.ask();
@@ -60,7 +62,7 @@ class PairQueue {
     if (asks_) {
       const auto taken = static_cast<std::uint64_t>(queue_.answer());
       word = taken << kCountBits | count_ % (1U << kCountBits);
-      if (lane_id() == 0) ptx::store_shared_in(slot, 1, word);
+      if (tells_ && lane_id() == 0) ptx::store_shared_in(slot, 1, word);
     } else {
       do {
         word = __shfl_sync(kAllLanes, ptx::load_shared_word(slot), 0);
@@ -74,7 +76,7 @@ class PairQueue {
   static constexpr int kCountBits = 16;
   TileQueue queue_;
   std::uint32_t slots_;
-  bool asks_;
+  bool asks_ = false, tells_ = false;
   std::uint32_t count_ = 0;
 };
 

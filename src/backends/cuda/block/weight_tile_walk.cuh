@@ -45,6 +45,9 @@ class WeightTileWalk {
     }
   }
 
+  /// Stages of the shortest.
+  [[nodiscard]] __device__ std::int32_t shortest() const { return shortest_; }
+
   /// All tiles, none halved.
   [[nodiscard]] __device__ std::int64_t count() const {
     return static_cast<std::int64_t>(experts_) * grid().tiles_per_expert();
