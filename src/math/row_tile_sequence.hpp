@@ -41,18 +41,21 @@ struct RowTileColumns {
       false;  ///< The last of the large ones go to whoever is free. Not beside slim ones.
 };
 
-/// Elastic: one tile in 2^so many is left to whoever is free, since where power is short SMs are not
-/// equally fast (NB-0015).
+/// Elastic: one round in 2^so many is left to whoever is free, since where power is short SMs are
+/// not equally fast (NB-0015).
 inline constexpr int kElasticShift = 4;
 
-/// Of tiles that are equally long: those that are taken in turns all the same, in full rounds.
+/// Of tiles that are equally long: those that are taken in turns all the same. All of them where
+/// there are less than 2^kElasticShift rounds, else full rounds. What needs a division comes last,
+/// since small launches wait for it.
 MOESAIC_HD constexpr std::int64_t elastic_turns(std::int64_t tiles, std::int64_t workers) {
-  const std::int64_t early = tiles - (tiles >> kElasticShift);
-  return early - last_round(early, workers);
+  const std::int64_t late = tiles >> kElasticShift;
+  if (late < workers) return tiles;
+  return tiles - last_round(tiles, workers) - (late - last_round(late, workers));
 }
 
-/// Tiles of one width, all equally long: what is not halved is taken in turns, elastic in full
-/// rounds and but for the last. Spread, full rounds of `few` tiles of few rows are too, at most one
+/// Tiles of one width, all equally long: what is not halved is taken in turns, elastic but
+/// for the last rounds. Spread, full rounds of `few` tiles of few rows are too, at most one
 /// for each full round of large ones, without those that fill what the last round leaves idle: two
 /// beside a large tile, one beside a half (tests/math/spread_makespan_test.cpp).
 MOESAIC_HD constexpr RowTileSequence large_sequence(std::int64_t tile_rows,
@@ -63,7 +66,7 @@ MOESAIC_HD constexpr RowTileSequence large_sequence(std::int64_t tile_rows,
   if (columns.elastic) {
     sequence.large_in_turns = elastic_turns(large.whole, workers);
   }
-  if (columns.spread) {
+  if (columns.spread && few >= workers && large.whole >= workers) {
     const std::int64_t rest = last_round(large.whole, workers);
     const std::int64_t idle = rest > 0           ? 2 * (workers - rest)
                               : large.halved > 0 ? workers - 2 * large.halved
@@ -171,7 +174,7 @@ class RowTurns {
  private:
   /// Whether two kinds are taken in turns.
   [[nodiscard]] MOESAIC_HD constexpr bool mixed() const {
-    return columns_.slim > 0 || columns_.spread;
+    return columns_.slim > 0 || sequence_.few_in_turns > 0;
   }
   [[nodiscard]] MOESAIC_HD constexpr bool other_is_due() const {
     if (!columns_.spread) return other_ * columns_.large < large_ * columns_.slim;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elastic sequences, by a model whose workers are not equally fast, as SMs are where power is short
-// (NB-0015): what the last sixteenth of large tiles in the queue is worth.
+// (NB-0015): what it is worth to leave the last rounds to whoever is free.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,11 +18,12 @@ namespace {
 
 constexpr RowTileColumns kDealt{16, 0, false, false}, kElastic{16, 0, false, true};
 
-// 2,048 tiles are 31 rounds of 66 and two, which are halved; an eighth of a round below a
-// sixteenth.
-static_assert(large_sequence(128, kElastic, 66) == RowTileSequence{{2046, 2}, {}, 1914, 0, 0});
+// 2,048 tiles are 31 rounds of 66 and two, which are halved.
+static_assert(large_sequence(128, kElastic, 66) == RowTileSequence{{2046, 2}, {}, 1980, 0, 0});
 static_assert(large_sequence(128, kDealt, 66).large_in_turns == 2046);
-static_assert(large_sequence(8, kElastic, 132).large_in_turns == 0, "less than a round");
+static_assert(large_sequence(128, kElastic, 132) == large_sequence(128, kDealt, 132), "15 rounds");
+static_assert(large_sequence(132, kElastic, 132).large_in_turns == 1980, "16 rounds");
+static_assert(large_sequence(140, kElastic, 132).large_in_turns == 1980, "and 128 tiles");
 static_assert(large_sequence(0, kElastic, 132) == RowTileSequence{});
 
 /// When the last worker is done, where a large tile takes worker w `pace[w]`, half a tile half.

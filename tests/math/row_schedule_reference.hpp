@@ -115,8 +115,8 @@ struct ReferenceSchedule {
   /// still give nobody more than one piece, they are cut. Of tall tiles two more rounds are left
   /// for whoever is free, and as many slim tiles as are beside those that are left. Spread, as many
   /// full rounds of few rows are dealt as there are without those that fill the last round of
-  /// large ones, and no more than of these. Elastic, of the large tiles that are not cut every 16th
-  /// is not dealt, nor what is beyond full rounds then.
+  /// large ones, and no more than of these. Elastic, of 16 rounds of large tiles that are not cut
+  /// one is not dealt, nor then what is beyond full rounds.
   void put_in_order(std::int64_t num_workers) {
     const std::int64_t large = tiles_of(RowTileKind::large), slim = tiles_of(RowTileKind::slim);
     std::int64_t beyond = 0;
@@ -125,10 +125,9 @@ struct ReferenceSchedule {
     large_in_turns =
         tall ? std::max<std::int64_t>(large - beyond - 2 * num_workers, 0) : large - cut;
     if (elastic && !tall) {
-      std::int64_t early = 0;
-      for (std::int64_t tile = 1; tile <= large - cut; ++tile) early += tile % 16 == 0 ? 0 : 1;
-      large_in_turns = 0;
-      while (large_in_turns + num_workers <= early) large_in_turns += num_workers;
+      std::int64_t rounds = 0;
+      while ((rounds + 1) * num_workers <= large - cut) ++rounds;
+      if (rounds >= 16) large_in_turns = (rounds - rounds / 16) * num_workers;
     }
     if (tall && large_in_turns > 0) {
       std::int64_t late_rows = 0;

@@ -193,6 +193,13 @@ __device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& map
   send_end<kConfig>(ring, loading);
 }
 
+/// Whether every worker has a large tile in turns like the next one of this.
+__device__ __forceinline__ bool is_full_round(const math::RowTurns& turns,
+                                              std::int64_t large_in_turns, std::int64_t worker,
+                                              std::int64_t workers) {
+  return turns.index() - worker + workers <= large_in_turns;
+}
+
 /// The same where two CTAs are one worker: both go through the same tiles, so that the same stages
 /// are full of the same tile in either.
 template <KernelConfig kConfig>
@@ -214,7 +221,8 @@ __device__ __forceinline__ void produce_pair(const MapsOf<kConfig.epilogue>& map
     if (shared) queue.ask();
     // Of half a tile nothing may exist, for both.
     if (tile.columns > 0) {
-      step.begin(!shared, math::ceil_div(params.k, kBlockK));  // in turns are full rounds
+      step.begin(is_full_round(turns, walk.sequence().large_in_turns, pair, pairs),
+                 math::ceil_div(params.k, kBlockK));
       load_tile<kConfig>(maps, params, ring, state, math::pair_tile(tile, grid.shape, cta), step);
     }
     turns.advance(shared ? queue.answer() : 0);
@@ -269,7 +277,7 @@ __device__ __forceinline__ void produce_weights(const TensorMaps& maps, const Ke
     // The right half of a tile may lie past the last column.
     if (tile.k_count > 0) {
       if constexpr (kConfig.pair) {
-        step.begin(!shared, walk.shortest());
+        step.begin(is_full_round(turns, order.large_in_turns, worker, workers), walk.shortest());
         load_tile<kConfig>(maps, params, ring, loading, own_part(walk, tile), step);
       } else {
         load_tile<kConfig>(maps, params, ring, loading, tile);
