@@ -159,6 +159,10 @@ class RowTurns {
   [[nodiscard]] MOESAIC_HD constexpr bool shared() const {
     return index_ >= sequence_.first_shared();
   }
+  /// Whether every worker has a large tile in turns like the next one of this.
+  [[nodiscard]] MOESAIC_HD constexpr bool full_round() const {
+    return index_ - worker_ + workers_ <= sequence_.large_in_turns;
+  }
   /// Goes on. `taken`: how many asked for a shared index before; read where shared().
   MOESAIC_HD constexpr void advance(std::int64_t taken) {
     if (shared()) {  // one for each worker is taken unasked

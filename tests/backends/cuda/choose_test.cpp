@@ -233,18 +233,31 @@ TEST_F(SupportsGrouped, CountsTheTilesOfWrongOffsetsToo) {
 }
 
 TEST(Takes, PairsWhereExpertsHaveManyRowsAndThereAreTwoSms) {
+  struct Kernels {
+    Pass pass;
+    DType d_dtype;
+    std::string_view single, pair;
+  };
+  const Kernels all[] = {
+      {Pass::forward, DType::bf16, "bf16_rows_128x256_k", "bf16_rows_2x128x256_k"},
+      {Pass::dgrad, DType::bf16, "bf16_rows_128x256_mn", "bf16_rows_2x128x256_mn"},
+      {Pass::wgrad, DType::bf16, "bf16_wgrad_128x256", "bf16_wgrad_2x128x256"},
+      {Pass::wgrad, DType::f32, "f32_wgrad_128x256", "f32_wgrad_2x128x256"},
+      {Pass::forward, DType::f32, "f32_rows_128x256_k", "f32_rows_128x256_k"}};
   DeviceInfo device;
-  for (const int sms : {1, 2, 131, 132}) {
-    device.num_sms = sms;
-    for (const std::int64_t mean : {1, 1024, 2047, 2048, 100'000}) {
-      const GroupedGemmProblem problem =
-          problem_of(Pass::forward, WeightStorage::enk, DType::bf16, mean * kExperts);
-      std::string_view first;
-      for (const Instance& instance : kInstances) {
-        if (first.empty() && takes(instance, {problem, device, {}})) first = instance.name;
+  for (const Kernels& kernels : all) {
+    for (const int sms : {1, 2, 131, 132}) {
+      device.num_sms = sms;
+      for (const std::int64_t mean : {1, 1024, 2047, 2048, 100'000}) {
+        const GroupedGemmProblem problem =
+            problem_of(kernels.pass, WeightStorage::enk, kernels.d_dtype, mean * kExperts);
+        std::string_view first;
+        for (const Instance& instance : kInstances) {
+          if (first.empty() && takes(instance, {problem, device, {}})) first = instance.name;
+        }
+        EXPECT_EQ(first, mean >= 2048 && sms > 1 ? kernels.pair : kernels.single)
+            << mean << " rows per expert, " << sms << " SMs";
       }
-      EXPECT_EQ(first, mean >= 2048 && sms > 1 ? "bf16_rows_2x128x256_k" : "bf16_rows_128x256_k")
-          << mean << " rows per expert, " << sms << " SMs";
     }
   }
 }

@@ -210,7 +210,7 @@ TEST(KernelConfig, MessagesAndTheTableLieBehindTheBarriers) {
     EXPECT_EQ(c.gather_begin(), c.table_begin() + table) << instance.name;
     EXPECT_EQ(c.gather_begin() % 16, 0) << instance.name;
     EXPECT_EQ(c.smem_bytes(), c.gather_begin() + (c.gather ? kGatherSlots * 16
-                                                  : c.pair ? kPairSlots * 8
+                                                  : c.pair ? (math::PairAnswers::kSlots + 1) * 8
                                                            : 0));
   }
 }

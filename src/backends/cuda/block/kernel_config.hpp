@@ -7,6 +7,7 @@
 
 #include "backends/cuda/block/activation_layout.hpp"
 #include "math/integer.hpp"
+#include "math/pair_answers.hpp"
 #include "math/row_gather.hpp"
 #include "math/smem_layout.hpp"
 #include "math/tile_counters.hpp"
@@ -45,10 +46,6 @@ inline constexpr int kFewABytes = kFewRows * 128, kFewBBytes = kFewColumns * 128
 /// weights, to be measured (NB-0012).
 inline constexpr std::int64_t kTallGroupBytes = 16 << 20;
 
-/// Pairs keep in step: before stage kStepStop of a tile a worker waits for all to have come to
-/// stage kStepMark of theirs (block/step.cuh, NB-0015).
-inline constexpr int kStepMark = 8, kStepStop = 24;
-
 /// Columns of a slim tile. Copied by the box of a tile of few rows.
 inline constexpr int kSlimColumns = kFewColumns;
 
@@ -83,9 +80,8 @@ struct GatherTile {
 static_assert(sizeof(GatherTile) == 16, "one 16-byte word");
 inline constexpr int kGatherSlots = 2;  ///< One is written while the other may still be read.
 
-/// Answers of the queue that CTA 0 of a pair may be ahead of the other: one for a tile, of which it
-/// can begin as many as there are stages before the other has read the first.
-inline constexpr int kPairSlots = 8;
+/// A pair's words: what math::PairAnswers has, and the one that comes back.
+inline constexpr int kPairSlots = math::PairAnswers::kSlots + 1;
 
 /// What becomes of a tile's sums.
 enum class Epilogue : std::uint8_t {

@@ -167,11 +167,11 @@ __device__ __forceinline__ void send_end(const Ring<kConfig>& ring,
   }
 }
 
-/// The producer warp's life in forward and dgrad. Whole large tiles are equally long: every CTA
-/// takes each gridDim.x-th, so that CTAs side by side share columns of b at the same time; that
-/// saves energy (NB-0005). The smaller ones that follow go to whoever is free; spread, most of
-/// those of few rows come between. `loading` is where it is in the ring, or leads three other
-/// warps: see begin_loading().
+/// The producer warp's life in forward and dgrad. Whole large tiles are equally long: most are
+/// taken in turns, so that CTAs side by side share columns of b at the same time; that saves energy
+/// (NB-0005). The last of many, and the smaller ones that follow, go to whoever is free; spread,
+/// most of those of few rows come between. `loading` is where it is in the ring, or leads three
+/// other warps: see begin_loading().
 template <KernelConfig kConfig, class Loading>
 __device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& maps,
                                              const KernelParams& params, const Ring<kConfig>& ring,
@@ -188,104 +188,6 @@ __device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& map
     if (tile.columns > 0) load_tile<kConfig>(maps, params, ring, loading, tile);
     turns.advance(shared ? queue.answer() : 0);
     tile = walk.find(turns.index());
-  }
-  queue.leave();
-  send_end<kConfig>(ring, loading);
-}
-
-/// Whether every worker has a large tile in turns like the next one of this.
-__device__ __forceinline__ bool is_full_round(const math::RowTurns& turns,
-                                              std::int64_t large_in_turns, std::int64_t worker,
-                                              std::int64_t workers) {
-  return turns.index() - worker + workers <= large_in_turns;
-}
-
-/// The same where two CTAs are one worker: both go through the same tiles, so that the same stages
-/// are full of the same tile in either.
-template <KernelConfig kConfig>
-__device__ __forceinline__ void produce_pair(const MapsOf<kConfig.epilogue>& maps,
-                                             const KernelParams& params, const Ring<kConfig>& ring,
-                                             const math::RowTileGrid<std::int32_t>& grid,
-                                             const GroupTable& table) {
-  math::PipelineState<kConfig.stages> state;
-  const auto cta = static_cast<int>(ptx::cluster_rank());
-  const std::int64_t pairs = gridDim.x / kConfig.worker_ctas();
-  const std::int64_t pair = blockIdx.x / kConfig.worker_ctas();
-  PairQueue queue(*params.counters, ring.pair_slots());
-  Step step(*params.counters);
-  RowTileWalk walk(params, grid, table, kConfig.worker_ctas());
-  math::RowTurns turns(walk.sequence(), grid.columns(), pairs, pair);
-  auto tile = walk.find(turns.index());
-  while (tile.valid()) {
-    const bool shared = turns.shared();
-    if (shared) queue.ask();
-    // Of half a tile nothing may exist, for both.
-    if (tile.columns > 0) {
-      step.begin(is_full_round(turns, walk.sequence().large_in_turns, pair, pairs),
-                 math::ceil_div(params.k, kBlockK));
-      load_tile<kConfig>(maps, params, ring, state, math::pair_tile(tile, grid.shape, cta), step);
-    }
-    turns.advance(shared ? queue.answer() : 0);
-    tile = walk.find(turns.index());
-  }
-  queue.leave();
-  send_end<kConfig>(ring, state);
-}
-
-/// Of wgrad's tiles.
-template <KernelConfig kConfig>
-__device__ __forceinline__ auto queue_of(const KernelParams& params, const Ring<kConfig>& ring,
-                                         bool together) {
-  if constexpr (kConfig.pair) {
-    return PairQueue(*params.counters, ring.pair_slots(), together);
-  } else {
-    return TileQueue(*params.counters);
-  }
-}
-
-/// What this CTA has of a worker's tile of wgrad in pairs.
-template <KernelConfig kConfig>
-__device__ __forceinline__ math::WeightPairTile<std::int32_t> own_part(
-    const WeightTileWalk<kConfig>& walk, const math::WeightTile<std::int32_t>& tile) {
-  if (!walk.same_length()) return {tile};
-  return math::weight_pair_tile(tile, walk.grid(), static_cast<int>(ptx::cluster_rank()));
-}
-
-/// The same in wgrad. Where lengths differ, all tiles go to whoever is free, the longest first.
-/// Else most are in turns, and the last round's are halved as in forward. Only then are the CTAs of
-/// a pair one worker: both read the same offsets, so that they agree.
-template <KernelConfig kConfig, class Loading>
-__device__ __forceinline__ void produce_weights(const TensorMaps& maps, const KernelParams& params,
-                                                const Ring<kConfig>& ring, Loading loading) {
-  WeightTileWalk<kConfig> walk(params);
-  const bool alike = walk.same_length();
-  const unsigned ctas = alike ? kConfig.worker_ctas() : 1;
-  const std::int64_t workers = gridDim.x / ctas, worker = blockIdx.x / ctas;
-  auto queue = queue_of<kConfig>(params, ring, alike);
-  Step step(*params.counters);
-  math::RowTileSequence order;
-  order.large =
-      alike ? math::halve_last_round(walk.count(), workers) : math::HalvedTiles{walk.count(), 0};
-  order.large_in_turns = alike ? math::elastic_turns(order.large.whole, workers) : 0;
-  math::RowTurns turns(order, {}, workers, worker);
-  auto place = math::place_of(order.large, turns.index());
-  auto tile = walk.find(place.tile);
-  while (tile.valid()) {
-    const bool shared = turns.shared();
-    if (shared) queue.ask();
-    if (place.side >= 0) tile = math::half_of(tile, params.weights, place.side);
-    // The right half of a tile may lie past the last column.
-    if (tile.k_count > 0) {
-      if constexpr (kConfig.pair) {
-        step.begin(is_full_round(turns, order.large_in_turns, worker, workers), walk.shortest());
-        load_tile<kConfig>(maps, params, ring, loading, own_part(walk, tile), step);
-      } else {
-        load_tile<kConfig>(maps, params, ring, loading, tile);
-      }
-    }
-    turns.advance(shared ? queue.answer() : 0);
-    place = math::place_of(order.large, turns.index());
-    tile = walk.find(place.tile);
   }
   queue.leave();
   send_end<kConfig>(ring, loading);

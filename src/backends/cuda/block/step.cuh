@@ -23,28 +23,30 @@ class Step {
 
   /// A tile of so many stages, or more; `round`: all CTAs of the launch have one like it.
   __device__ void begin(bool round, int stages) {
-    waits_ = round && stages > kStepStop;
+    waits_ = round && stages > kStop;
     if (waits_) expected_ += gridDim.x;
   }
 
   /// Called with the first stage that is not loaded, from 0 on. @returns up to which to go on.
   __device__ int next(int stage, int stages) {
     if (!waits_) return stages;
-    if (stage == 0) return kStepMark;
-    if (stage == kStepMark) {
+    if (stage == 0) return kMark;
+    if (stage == kMark) {
       ptx::add_relaxed(&counters_.begun, lane_id() == 0);
-      return kStepStop - kAskedBefore;
+      return kStop - kAskedBefore;
     }
-    if (stage < kStepStop) {
+    if (stage < kStop) {
       // Asked early: what comes back is there when it is needed, unless somebody is late.
       answer_ = ptx::load_relaxed(&counters_.begun);
-      return kStepStop;
+      return kStop;
     }
     wait();
     return stages;
   }
 
  private:
+  /// Before stage kStop of a tile a worker waits for all to have come to stage kMark of theirs.
+  static constexpr int kMark = 8, kStop = 24;
   static constexpr int kAskedBefore = 4;
   /// Questions in a wait, about 1,000 cycles each: a sixth of a tile of K = 7168.
   static constexpr int kPatience = 16;

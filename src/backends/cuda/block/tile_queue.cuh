@@ -6,6 +6,7 @@
 
 #include "backends/cuda/block/ring.cuh"
 #include "backends/cuda/ptx/cluster.cuh"
+#include "math/pair_answers.hpp"
 #include "math/tile_counters.hpp"
 
 namespace moesaic::backends::cuda {
@@ -40,11 +41,11 @@ class TileQueue {
   unsigned long long taken_ = 0;
 };
 
-/// The same for the two CTAs of a pair. Together they take the same tiles: CTA 0 asks, and writes
-/// each answer into the other's shared memory, with a number by which the other knows that it is
-/// there. The slots go round; the rings let CTA 0 be at most a tile a stage ahead (kPairSlots).
+/// The same for the two CTAs of a pair. Together they take the same tiles: CTA 0 asks, and passes
+/// each answer on to the other through its shared memory; see math::PairAnswers.
 class PairQueue {
  public:
+  /// `slots`: a word for each slot, and one for what comes back.
   __device__ PairQueue(math::TileCounters& counters, std::uint32_t slots, bool together = true)
       : queue_(counters), slots_(slots) {
     const bool first = __shfl_sync(kAllLanes, ptx::cluster_rank(), 0) == 0;
@@ -57,23 +58,37 @@ class PairQueue {
   }
   __device__ std::int64_t answer() {
     ++count_;
-    const std::uint32_t slot = slots_ + count_ % kPairSlots * 8U;
-    std::uint64_t word = 0;
-    if (asks_) {
-      const auto taken = static_cast<std::uint64_t>(queue_.answer());
-      word = taken << kCountBits | count_ % (1U << kCountBits);
-      if (tells_ && lane_id() == 0) ptx::store_shared_in(slot, 1, word);
-    } else {
-      do {
-        word = __shfl_sync(kAllLanes, ptx::load_shared_word(slot), 0);
-      } while (word % (1U << kCountBits) != count_ % (1U << kCountBits));
-    }
-    return static_cast<std::int64_t>(word >> kCountBits);
+    if (!asks_) return hear();
+    const std::int64_t taken = queue_.answer();
+    if (tells_) tell(taken);
+    return taken;
   }
   __device__ void leave() { queue_.leave(); }
 
  private:
-  static constexpr int kCountBits = 16;
+  using Answers = math::PairAnswers;
+
+  [[nodiscard]] __device__ std::uint32_t slot() const {
+    return slots_ + Answers::slot(count_) * 8U;
+  }
+  [[nodiscard]] __device__ std::uint32_t way_back() const { return slots_ + Answers::kSlots * 8U; }
+  /// By a shuffle: all lanes have the same, as the compiler can see; compare Step.
+  static __device__ std::uint64_t load(std::uint32_t at) {
+    return __shfl_sync(kAllLanes, ptx::load_shared_word(at), 0);
+  }
+
+  __device__ void tell(std::int64_t taken) const {
+    while (!Answers::may_write(count_, static_cast<std::uint32_t>(load(way_back())))) {
+    }
+    if (lane_id() == 0) ptx::store_shared_in(slot(), 1, Answers::word(count_, taken));
+  }
+  [[nodiscard]] __device__ std::int64_t hear() const {
+    std::uint64_t word = load(slot());
+    while (!Answers::is_answer(word, count_)) word = load(slot());
+    if (lane_id() == 0) ptx::store_shared_in(way_back(), 0, count_);
+    return Answers::taken(word);
+  }
+
   TileQueue queue_;
   std::uint32_t slots_;
   bool asks_ = false, tells_ = false;

@@ -11,9 +11,11 @@
 #include "backends/cuda/block/few_expert_rows.cuh"
 #include "backends/cuda/block/large_tile.cuh"
 #include "backends/cuda/block/mainloop.cuh"
+#include "backends/cuda/block/pair_producer.cuh"
 #include "backends/cuda/block/producer.cuh"
 #include "backends/cuda/block/row_gather.cuh"
 #include "backends/cuda/block/swiglu_store.cuh"
+#include "backends/cuda/block/weight_producer.cuh"
 
 namespace moesaic::backends::cuda {
 
@@ -223,7 +225,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if constexpr (kConfig.epilogue != Epilogue::store) ptx::prefetch_tensor_map(&maps.u);
     if constexpr (kConfig.epilogue == Epilogue::dswiglu) ptx::prefetch_tensor_map(&maps.saved_u);
   }
-  if constexpr (kConfig.pair) ptx::cluster_arrive_after_init();
+  if constexpr (kConfig.pair) ptx::cluster_arrive();
   ptx::wait_for_prior_grids();  // every thread: offsets and operands may be theirs
   ptx::allow_next_grid();
   math::RowTileGrid<std::int32_t> grid = params.rows;

@@ -69,7 +69,8 @@ Support suits(const Instance& instance, const GroupedGemmProblem& problem, int n
   }
   if (instance.config.pair && !pairs_pay(problem.max_rows, problem.num_experts, num_sms)) {
     return {false, "its pairs of CTAs are for " + std::to_string(kRowsForPairs) +
-                       " rows per expert or more, unless named"};
+                       " rows per expert or more, not " +
+                       std::to_string(problem.max_rows / problem.num_experts) + ", unless named"};
   }
   return {true, {}};
 }

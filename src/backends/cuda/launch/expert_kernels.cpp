@@ -49,7 +49,7 @@ std::optional<ExpertKernels> ExpertKernels::choose(
 
 ExpertKernels::ExpertKernels(const ExpertMlpProblem& problem, int num_sms,
                              std::optional<bool> pairs)
-    : pairs_(pairs), num_sms_(num_sms) {
+    : pairs_(pairs) {
   const bool gathers = problem.x_rows == XRows::indexed;
   const bool pair = pairs.value_or(pairs_pay(problem.max_rows, problem.num_experts, num_sms));
   up_gate = first_instance([&](const KernelConfig& config) {
@@ -66,15 +66,15 @@ ExpertKernels::ExpertKernels(const ExpertMlpProblem& problem, int num_sms,
 }
 
 std::optional<std::string> ExpertKernels::product(const GroupedGemmProblem& gemm) const {
-  if (!pairs_.value_or(pairs_pay(gemm.max_rows, gemm.num_experts, num_sms_))) {
-    return std::nullopt;
+  if (!pairs_) {
+    return std::nullopt;  // a plan takes what suits
   }
   for (const Instance& instance : kInstances) {
-    if (instance.config.pair && matches(instance, gemm)) {
+    if (*pairs_ && instance.config.pair && matches(instance, gemm)) {
       return implementation_name(instance);
     }
   }
-  return std::nullopt;
+  return implementation_name(choose_instance(gemm));
 }
 
 }  // namespace moesaic::backends::cuda::launch

@@ -32,8 +32,7 @@ class ExpertKernels {
  private:
   ExpertKernels(const ExpertMlpProblem& problem, int num_sms, std::optional<bool> pairs);
 
-  std::optional<bool> pairs_;  // all or none; else those where they pay
-  int num_sms_;
+  std::optional<bool> pairs_;  // all or none, by name
 };
 
 }  // namespace moesaic::backends::cuda::launch

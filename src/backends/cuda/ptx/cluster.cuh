@@ -22,10 +22,6 @@ __device__ __forceinline__ std::uint32_t cluster_rank() {
 __device__ __forceinline__ void cluster_arrive() {
   ::cuda::ptx::barrier_cluster_arrive(::cuda::ptx::sem_release);
 }
-/// The same where nothing but barrier inits was done, which fence_barrier_init() has ordered.
-__device__ __forceinline__ void cluster_arrive_after_init() {
-  ::cuda::ptx::barrier_cluster_arrive(::cuda::ptx::sem_relaxed);
-}
 __device__ __forceinline__ void cluster_wait() {
   ::cuda::ptx::barrier_cluster_wait(::cuda::ptx::sem_acquire);
 }
@@ -42,7 +38,6 @@ __device__ __forceinline__ void barrier_arrive_in(std::uint32_t barrier, std::ui
       : "memory");
 }
 
-/// A copy that goes to the same place of every CTA in `ctas`, one bit each, and counts its bytes on
 /// A word for CTA `rank` of the cluster, at its `address`; what comes with it is up to the reader.
 __device__ __forceinline__ void store_shared_in(std::uint32_t address, std::uint32_t rank,
                                                 std::uint64_t word) {
@@ -59,6 +54,7 @@ __device__ __forceinline__ std::uint64_t load_shared_word(std::uint32_t address)
   return word;
 }
 
+/// A copy that goes to the same place of every CTA in `ctas`, one bit each, and counts its bytes on
 /// the barrier in the same place of each.
 struct Multicast {
   std::uint16_t ctas;
