@@ -7,6 +7,7 @@
 #include <limits>
 #include <sstream>
 
+#include "core/workspace_header.hpp"
 #include "math/expert_segment.hpp"
 
 namespace moesaic::device_tests {
@@ -312,6 +313,15 @@ std::string CaseOnDevice::differences(cudaStream_t stream) {
       static_cast<std::int64_t>(found.first_byte) / (case_.d_dtype == DType::f32 ? 4 : 2) - kGuard;
   return std::to_string(found.count) + " bytes differ, the first in line " +
          std::to_string(element / d_stride_) + ", column " + std::to_string(element % d_stride_);
+}
+
+math::TileCounters CaseOnDevice::counters(cudaStream_t stream) const {
+  core::WorkspaceHeader header;
+  check(cudaMemcpyAsync(&header, workspace_.bytes.data(), sizeof(header), cudaMemcpyDeviceToHost,
+                        stream),
+        "cudaMemcpyAsync(header)");
+  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  return header.counters;
 }
 
 DeviceFault CaseOnDevice::fault(cudaStream_t stream) {

@@ -12,6 +12,7 @@
 
 #include "device/kernels.hpp"
 #include "device/on_device.hpp"
+#include "math/tile_counters.hpp"
 #include "moesaic/grouped_gemm.hpp"
 
 namespace moesaic::device_tests {
@@ -76,6 +77,8 @@ class CaseOnDevice {
   /// Uses this memory, zeroed and long enough, in place of a workspace of its own.
   void share_workspace(const Workspace& workspace) { workspace_ = workspace; }
   Workspace workspace(std::size_t bytes);
+  /// What the last launch left in it.
+  math::TileCounters counters(cudaStream_t stream) const;
 
  private:
   [[nodiscard]] bool is_wgrad() const { return case_.pass == Pass::wgrad; }

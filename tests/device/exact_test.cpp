@@ -172,6 +172,14 @@ TEST_P(NoRows, ABufferOfNoRowsIsLegal) {
 INSTANTIATE_TEST_SUITE_P(Small, NoRows, kPasses,
                          [](const auto& parameter) { return std::string(name(parameter.param)); });
 
+// Sixteen rounds of long tiles for the one pair, whose CTAs wait for one another.
+class SmallSteps : public OnDevice {};
+TEST_F(SmallSteps, OfOnePairAreExact) {
+  Case c = make({"", {1024}}, {1024, 1608}, Pass::forward);
+  c.num_sms = 2;
+  expect_exact(c);
+}
+
 class Neighbours : public OnDevice, public ::testing::WithParamInterface<Pass> {};
 // A copy box brings the next expert's rows along: TE#3116, flashinfer#3650, quack#201.
 TEST_P(Neighbours, NanOfOneExpertStaysThere) {

@@ -38,6 +38,12 @@ std::vector<Racy> racy_shapes() {
       {"wide_and_slim_in_turns", {600, 1100, 129, 7, 513}, 832, 392, 3},
       {"few_rows_in_a_row", few_in_a_row, 520, 64, 5},
       {"equal_rows", {384, 384, 384, 384, 384, 384, 384}, 648, 776, 7},
+      // Pairs wait for one another where there are 16 rounds of more than 24 stages
+      // (block/step.cuh).
+      {"rounds_in_step", {2100, 300}, 2056, 1608, 4},
+      {"equal_rows_in_step", {1704, 1640, 1700}, 2056, 776, 4},
+      // Right halves of the last round, of which nothing exists, beside tiles of one stage.
+      {"empty_halves", {700, 260, 513}, 264, 64, 10},
   };
 }
 
@@ -65,6 +71,10 @@ class Repeats : public OnDevice, public ::testing::WithParamInterface<std::tuple
         on.compare(queue.get());
       }
       EXPECT_EQ(on.differences(queue.get()), "");
+      const math::TileCounters counters = on.counters(queue.get());
+      EXPECT_EQ(counters.next, 0U) << "as before the launch";
+      EXPECT_EQ(counters.finished, 0U);
+      EXPECT_EQ(counters.begun, 0U);
     }
   }
 };
