@@ -7,7 +7,7 @@
 #include <limits>
 #include <sstream>
 
-#include "core/workspace_header.hpp"
+#include "backends/cuda/launch/sm90_gemm.hpp"
 #include "math/expert_segment.hpp"
 
 namespace moesaic::device_tests {
@@ -316,12 +316,8 @@ std::string CaseOnDevice::differences(cudaStream_t stream) {
 }
 
 math::TileCounters CaseOnDevice::counters(cudaStream_t stream) const {
-  core::WorkspaceHeader header;
-  check(cudaMemcpyAsync(&header, workspace_.bytes.data(), sizeof(header), cudaMemcpyDeviceToHost,
-                        stream),
-        "cudaMemcpyAsync(header)");
-  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  return header.counters;
+  namespace launch = backends::cuda::launch;
+  return launch::read_device_header(workspace_, Stream::from_native(kDevice, stream)).counters;
 }
 
 DeviceFault CaseOnDevice::fault(cudaStream_t stream) {

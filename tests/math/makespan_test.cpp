@@ -28,7 +28,7 @@ struct Violations {
 
 // ---- Forward
 
-/// Tiles that workers take in turns: whole large ones.
+/// Tiles that workers take in turns where rounds are few: whole large ones.
 std::int64_t wholes_of(const PricedTiles& tiles) {
   return std::count_if(tiles.begin(), tiles.end(),
                        [](const PricedTile& tile) { return tile.level == wholes; });

@@ -21,7 +21,7 @@ namespace {
 using Shape = RowTileShape<std::int64_t>;
 
 /// The shape of the compiled kernels, and a small one of the same proportions.
-constexpr Shape kKernel{256, 256, 4, 64, 256};
+constexpr Shape kKernel{256, 256, 8, 64, 256};
 constexpr Shape kSmall{8, 8, 3, 2, 8};
 
 /// Of a segment that begins at row 1000, the tile that begins 256 rows in, at column 512.
