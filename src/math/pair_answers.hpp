@@ -9,7 +9,8 @@
 
 namespace moesaic::math {
 
-/// Answers have numbers from 1 on. A word is of answer `count` if it says so; the first are zero.
+/// Answers have numbers from 1 on. A word is of answer `count` if it says so; slots are zero at
+/// first.
 struct PairAnswers {
   static constexpr std::uint32_t kSlots = 8;
   static constexpr int kCountBits = 16;  ///< Of a number; those that share a slot differ in them.

@@ -178,7 +178,7 @@ class RowTurns {
  private:
   /// Whether two kinds are taken in turns.
   [[nodiscard]] MOESAIC_HD constexpr bool mixed() const {
-    return columns_.slim > 0 || sequence_.few_in_turns > 0;
+    return columns_.slim > 0 || (columns_.spread && sequence_.few_in_turns > 0);
   }
   [[nodiscard]] MOESAIC_HD constexpr bool other_is_due() const {
     if (!columns_.spread) return other_ * columns_.large < large_ * columns_.slim;

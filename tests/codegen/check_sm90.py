@@ -5,9 +5,10 @@
 --check resources: registers, static shared memory, stack and spills of every row equal sm90_resources.csv;
 stack and spills are 0 there. Read from the objects by cuobjdump; without it every kernel is compiled once
 more and ptxas is asked. --check sass: the code multiplies with HGMMA, at least a stage of them before it waits,
-copies with UTMALDG and UTMASTG, and never touches local memory; without cuobjdump it exits with 77, which ctest
-counts as skipped. --check flags: the build lets no ptxas warning pass. A serialized wgmma (C7510 and its family,
-C7514 for one) is no warning but information: only the code shows it.
+copies with UTMALDG and UTMASTG, keeps what the lanes of a warp share in uniform registers, and never touches local
+memory; without cuobjdump it exits with 77, which ctest counts as skipped. --check flags: the build lets no ptxas
+warning pass. A serialized wgmma (C7510 and its family, C7514 for one) is no warning but information: only the code
+shows it.
 """
 import argparse
 import csv
@@ -27,6 +28,9 @@ FORBIDDEN = {"LDL": "a read of local memory", "STL": "a write to local memory", 
 # A stage's multiplications go to the tensor cores together: a contraction of 64 takes four of 16. Where ptxas
 # serializes them, it waits after every one; where it injects a wait (C7517), after fewer than that.
 WGMMAS_PER_STAGE = 4
+# Waits for a barrier whose address is in an ordinary register: ptxas takes the warp to be diverged there. In a producer
+# it then takes every operand of every bulk copy from ordinary registers, which cost up to 2.6 % of a product (NB-0015).
+DIVERGED_WAITS = {"bf16_rows_256x192_k": 4, "bf16_rows_256x192_mn": 4}  # of consumers, where side 0 is under way
 
 
 class Fault(Exception):
@@ -151,6 +155,18 @@ def judge_chain(name, chain):
     return []
 
 
+def diverged_waits(sass):
+    return len(re.findall(r"\bSYNCS\.PHASECHK\S*TRYWAIT\S* \w+, \[R\d", sass))
+
+
+def judge_waits(name, waits):
+    most = DIVERGED_WAITS.get(name, 0)
+    if waits > most:
+        return [f"{name}: expected {most} waits for a barrier that is not in a uniform register, got {waits}: ptxas "
+                "takes the warp to be diverged; a branch on a loaded value is to be on what a shfl of it gives"]
+    return []
+
+
 def judge_sass(name, found):
     if not found:
         return [f"{name}: expected instructions, got none"]
@@ -172,7 +188,7 @@ def check_sass(args):
         found, chain = opcodes(sass), shortest_chain(sass)
         print(f"{name:34s}" + "".join(f" {found.get(opcode, 0):4d} {opcode}" for opcode in [*WANTED, *FORBIDDEN])
               + f" {chain} at least before a wait")
-        complaints += judge_sass(name, found) + judge_chain(name, chain)
+        complaints += judge_sass(name, found) + judge_chain(name, chain) + judge_waits(name, diverged_waits(sass))
     return complaints
 
 
@@ -236,6 +252,11 @@ def self_test():
     injected = stage + wait + arrive + 2 * multiply + wait + arrive + 2 * multiply + wait
     for slow in (serialized, stage + wait + serialized, injected):
         assert len(judge_chain("k", shortest_chain(slow))) == 1, slow
+    uniform = "        /*0040*/                   SYNCS.PHASECHK.TRANS64.TRYWAIT P5, [UR38+0x38020], R6 ;\n"
+    diverged = uniform.replace("[UR38+", "[R11+URZ+")
+    assert diverged_waits(2 * uniform) == 0 and judge_waits("k", 0) == []
+    assert diverged_waits(uniform + 2 * diverged) == 2 and len(judge_waits("k", 2)) == 1
+    assert judge_waits("bf16_rows_256x192_k", 4) == [] and len(judge_waits("bf16_rows_256x192_k", 5)) == 1
     assert judge_flags("k", "nvcc --ptxas-options=-v,--warning-as-error -c k.cu") == []
     assert len(judge_flags("k", "nvcc --ptxas-options=-v -c k.cu")) == 1
     assert len(judge_flags("k", "nvcc -Xptxas -Werror -G -c k.cu")) == 1

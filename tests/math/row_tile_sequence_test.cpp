@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "math/tile_scheduler.hpp"
@@ -95,6 +96,24 @@ std::vector<RowTilePlace> in_turns(const RowTileSequence& sequence, const RowTil
   for (; !turns.shared(); turns.advance(0)) places.push_back(place_of(sequence, turns.index()));
   EXPECT_EQ(turns.index(), sequence.first_shared() + worker);
   return places;
+}
+
+TEST(RowTurns, KnowFullRoundsOfLargeTiles) {
+  // Ten large tiles are two rounds of four, and two that are halved; 66 are 16 and two, of which
+  // the last round is shared where the sequence is elastic.
+  for (const auto& [tile_rows, elastic, rounds] :
+       {std::tuple{10, false, 2}, {66, false, 16}, {66, true, 15}, {3, false, 0}}) {
+    const RowTileColumns columns{1, 0, false, elastic};
+    const RowTileSequence sequence = large_sequence(tile_rows, columns, 4);
+    for (std::int64_t worker = 0; worker < 4; ++worker) {
+      RowTurns turns(sequence, columns, 4, worker);
+      for (int round = 0; round < rounds; ++round, turns.advance(0)) {
+        EXPECT_TRUE(turns.full_round()) << tile_rows << ' ' << worker << ' ' << round;
+        EXPECT_FALSE(turns.shared());
+      }
+      EXPECT_FALSE(turns.full_round()) << tile_rows << ' ' << worker;
+    }
+  }
 }
 
 TEST(RowTurns, SlimTilesComeWhenTheLargeOnesOfTheirRowsAreDone) {

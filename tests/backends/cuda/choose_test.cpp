@@ -82,7 +82,7 @@ TEST(ChooseInstance, TheNumberOfRowsChoosesTheSizeOfTilesAlone) {
   }
 }
 
-TEST(ChooseInstance, TallTilesAndPairsAreNobodysChoice) {
+TEST(ChooseInstance, ChoosesSingleCtasAndNoTallTiles) {
   for (const GroupedGemmProblem& problem : problems()) {
     EXPECT_FALSE(choose_instance(problem).config.tall());
     EXPECT_FALSE(choose_instance(problem).config.pair);
@@ -336,9 +336,16 @@ TEST(SupportsExpert, RefusesWhatTheKernelsDoNotHold) {
               }),
               HasSubstr("32-bit"));
   EXPECT_THAT(refusal([](auto& p, auto&) { p.d = p.h = 1 << 22; }), HasSubstr("32-bit"));
+  EXPECT_THAT(refusal([](auto& p, auto&) {  // the down product's alone
+                p.num_experts = 1;
+                p.max_rows = 1 << 29;
+                p.d = 1 << 18;
+                p.h = 64;
+              }),
+              HasSubstr("32-bit"));
 }
 
-// The list is the best first; a kernel of tall tiles is there when it is named.
+// A kernel of tall tiles is first in the list, and counts when it is named.
 TEST(Candidates, TallTilesComeFirstWhenNamed) {
   DeviceInfo device;
   device.device = {DeviceKind::cuda, 0};

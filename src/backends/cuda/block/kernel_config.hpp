@@ -42,8 +42,8 @@ inline constexpr int kFewBlockK = 2 * kBlockK;
 /// Of a panel along the contraction.
 inline constexpr int kFewABytes = kFewRows * 128, kFewBBytes = kFewColumns * 128;
 
-/// Bytes of a's rows that a raster group of tall tiles may have: a guess at what L2 keeps beside
-/// weights, to be measured (NB-0012).
+/// Bytes of a's rows that a raster group of tall tiles may have: about what L2 keeps beside
+/// weights, which changed nothing (NB-0012).
 inline constexpr std::int64_t kTallGroupBytes = 16 << 20;
 
 /// Columns of a slim tile. Copied by the box of a tile of few rows.
@@ -111,7 +111,8 @@ struct KernelConfig {
   }
   /// CTAs that are one worker of the schedule: a cluster.
   [[nodiscard]] MOESAIC_HD constexpr int worker_ctas() const { return pair ? 2 : 1; }
-  /// Whether the CTAs of a pair are one worker each where that is better: see block/producer.cuh.
+  /// Whether the CTAs of a pair are one worker each where that is better: see
+  /// block/weight_producer.cuh.
   [[nodiscard]] MOESAIC_HD constexpr bool may_part() const { return pair && wgrad; }
   /// Whether a warpgroup may have no row of a large tile, which it then passes over.
   [[nodiscard]] MOESAIC_HD constexpr bool passes_over() const { return wgrad || pair; }
@@ -123,10 +124,9 @@ struct KernelConfig {
     return rows_per_warpgroup() / kBlockRows * tile_n / 2;
   }
   /// Per thread. Three warpgroups of 168 registers are launched, which they share out among
-  /// themselves. The walk through tall or spread tiles, and of pairs, needs more, and its consumers
-  /// get by with less.
+  /// themselves: what the walk needs, which knows two grids in wgrad of pairs; the rest is enough.
   [[nodiscard]] MOESAIC_HD constexpr int producer_registers() const {
-    return tall() || spread || pair ? 56 : 40;
+    return wgrad && pair ? 72 : 56;
   }
   [[nodiscard]] MOESAIC_HD constexpr int consumer_registers() const {
     return (3 * kLaunchRegisters - producer_registers()) / kConsumerWarpgroups;

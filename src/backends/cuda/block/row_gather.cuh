@@ -88,7 +88,7 @@ class RowGather {
     const std::int32_t row_kept = math::gathered_row(kept, params_.num_rows);
     column += column_;
     const char* from = static_cast<const char*>(params_.x) + std::int64_t{column} * 2;
-#pragma unroll 2  // more at once do not fit 40 registers beside what the walk keeps
+#pragma unroll 2  // more at once did not fit beside what the walk keeps
     for (int pass = 0; pass < kLines / math::kGatherLines; ++pass) {
       const std::int32_t row = __shfl_sync(
           kAllLanes, row_kept, math::gather_keeper(static_cast<int>(threadIdx.x), pass));

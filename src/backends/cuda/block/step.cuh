@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers in step. Tiles side by side read the same rows and columns, which DRAM gives once only if
 // their workers are close together in the contraction: with rows of 14 KiB, and pairs that drift as
-// they like, it gave them three times (NB-0015). So nobody goes on in a tile before all have begun
-// theirs. It is a courtesy and no barrier: whoever waits for too long goes on, since CTAs of a
-// launch need not run at the same time.
+// they like, it gave them nearly four times (NB-0015). So nobody goes on in a tile before all have
+// begun theirs. It is a courtesy and no barrier: whoever waits for too long goes on, since CTAs of
+// a launch need not run at the same time.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ class Step {
   /// Before stage kStop of a tile a worker waits for all to have come to stage kMark of theirs.
   static constexpr int kMark = 8, kStop = 24;
   static constexpr int kAskedBefore = 4;
-  /// Questions in a wait, about 1,000 cycles each: a sixth of a tile of K = 7168.
+  /// Questions in a wait, about 1,000 cycles each: a seventh of a tile of K = 7168.
   static constexpr int kPatience = 16;
   static constexpr int kMostLate = 16;  ///< Waits in vain, after which it waits no more.
 

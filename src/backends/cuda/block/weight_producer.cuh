@@ -25,8 +25,9 @@ __device__ __forceinline__ auto queue_of(const KernelParams& params, const Ring<
 /// What this CTA has of a worker's tile of wgrad in pairs.
 template <KernelConfig kConfig>
 __device__ __forceinline__ math::WeightPairTile<std::int32_t> own_part(
-    const WeightTileWalk<kConfig>& walk, const math::WeightTile<std::int32_t>& tile) {
-  if (!walk.same_length()) return {tile};
+    const WeightTileWalk<kConfig>& walk, const math::WeightTile<std::int32_t>& tile,
+    bool together) {
+  if (!together) return {tile};
   return math::weight_pair_tile(tile, walk.grid(), static_cast<int>(ptx::cluster_rank()));
 }
 
@@ -56,7 +57,7 @@ __device__ __forceinline__ void produce_weights(const TensorMaps& maps, const Ke
     if (tile.k_count > 0) {
       if constexpr (kConfig.pair) {
         step.begin(turns.full_round(), walk.shortest());
-        load_tile<kConfig>(maps, params, ring, loading, own_part(walk, tile), step);
+        load_tile<kConfig>(maps, params, ring, loading, own_part(walk, tile, alike), step);
       } else {
         load_tile<kConfig>(maps, params, ring, loading, tile);
       }

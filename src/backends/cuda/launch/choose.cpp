@@ -130,6 +130,8 @@ Support supports_expert(const ExpertMlpProblem& problem, const DeviceInfo& devic
   const KernelConfig config;  // all kernels have the same tiles
   if (!math::local_tiles_fit<std::int32_t>(problem.max_rows, paired_width(problem.h), config.tile_m,
                                            config.tile_n) ||
+      !math::local_tiles_fit<std::int32_t>(problem.max_rows, problem.d, config.tile_m,
+                                           config.tile_n) ||
       !math::row_tile_prefix_fits_int32(problem.max_rows, problem.num_experts, config.tile_m) ||
       !math::weight_tiles_fit<std::int32_t>(problem.num_experts, 2 * problem.h, problem.d,
                                             config.tile_m, config.tile_n)) {
