@@ -180,7 +180,7 @@ __global__ void combine_kernel(float* out, float prob, float value) {
 }
 
 __global__ void counters_kernel(TileCounters* counters) {
-  counters->next += counters->finished + TileCounters{}.unused;
+  counters->next += counters->finished + TileCounters{}.begun;
 }
 
 template <int kStages>

@@ -13,7 +13,8 @@
 namespace moesaic::backends::cuda::launch {
 
 /// Each is in pairs of CTAs where that pays; where `implementation` names the kernel of up and
-/// gate, all that have both kinds are as it is. Rows that are gathered, or that have weights, are never in pairs.
+/// gate, all that have both kinds are as it is. Rows that are gathered, or that have weights, are
+/// never in pairs.
 class ExpertKernels {
  public:
   /// None where no kernel of up and gate that takes such a problem has the name.
