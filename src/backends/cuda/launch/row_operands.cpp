@@ -64,7 +64,7 @@ void map_weight_gradient(const ConstTensorView& left, std::int64_t right_columns
 void map_right_operand(const ConstTensorView& right, const KernelConfig& config, TensorMaps& maps,
                        KernelParams& params) {
   params.b_panels = panel_copy(right.shape[1]);
-  maps.b = map_ragged_panels(right, config.tile_n, params.b_panels);
+  maps.b = map_ragged_panels(right, config.b_box_columns(), params.b_panels);
   maps.b_few = map_ragged_panels(right, config.tile_n / 2, params.b_panels);
 }
 

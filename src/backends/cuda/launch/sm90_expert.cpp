@@ -28,16 +28,12 @@ class Sm90Expert final : public FusedExpert {
         layout_(part_layout(core::up_gate_layout(problem.order))),
         gathers_(problem.x_rows == XRows::indexed),
         kernels_(kernels),
-        up_gate_(*kernels.up_gate),
-        down_gradient_(*kernels.down_gradient),
-        weighted_down_(*kernels.weighted_down),
-        up_gate_wgrad_(*kernels.up_gate_wgrad),
-        name_(implementation_name(up_gate_)) {
+        name_(implementation_name(*kernels_.up_gate)) {
     const DeviceScope scope(device.device.index);
-    prepare(up_gate_);
-    prepare(down_gradient_);
-    prepare(weighted_down_);
-    prepare(up_gate_wgrad_);
+    prepare(*kernels_.up_gate);
+    prepare(*kernels_.down_gradient);
+    prepare(*kernels_.weighted_down);
+    prepare(*kernels_.up_gate_wgrad);
   }
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
@@ -70,10 +66,6 @@ class Sm90Expert final : public FusedExpert {
   PartLayout layout_;
   bool gathers_;
   ExpertKernels kernels_;
-  const Instance& up_gate_;
-  const Instance& down_gradient_;
-  const Instance& weighted_down_;
-  const Instance& up_gate_wgrad_;
   std::string name_;
 };
 
@@ -106,12 +98,12 @@ void Sm90Expert::up_gate(const UpGateArgs& args, const Workspace& workspace,
   const DeviceScope scope(device_.device.index);
   const void* stand_in = workspace.bytes.data();
   KernelParams params =
-      describe(up_gate_, args.offs, workspace, problem_.d, paired_width(problem_.h));
+      describe(*kernels_.up_gate, args.offs, workspace, problem_.d, paired_width(problem_.h));
   ExpertMaps maps{};
   if (gathers_) {
     params.gather = gather_of(args.x, args.x_rows, stand_in);
   } else {
-    map_row_operand(with_address(args.x, stand_in), up_gate_.config, maps);
+    map_row_operand(with_address(args.x, stand_in), kernels_.up_gate->config, maps);
   }
   maps.b = map_paired_weights(args.w_up_gate, layout_, 64);
   maps.b_few = map_paired_weights(args.w_up_gate, layout_, 32);
@@ -123,17 +115,18 @@ void Sm90Expert::up_gate(const UpGateArgs& args, const Workspace& workspace,
   } else {
     maps.u = maps.d;  // never used, but prefetched
   }
-  launch(up_gate_, maps, params, device_.num_sms, stream.native());
+  launch(*kernels_.up_gate, maps, params, device_.num_sms, stream.native());
 }
 
 void Sm90Expert::down_gradient(const DownGradientArgs& args, const Workspace& workspace,
                                const Stream& stream) const {
   const DeviceScope scope(device_.device.index);
   const void* stand_in = workspace.bytes.data();
-  KernelParams params = describe(down_gradient_, args.offs, workspace, problem_.d, problem_.h);
+  KernelParams params =
+      describe(*kernels_.down_gradient, args.offs, workspace, problem_.d, problem_.h);
   ExpertMaps maps{};
-  map_row_operand(with_address(args.dy, stand_in), down_gradient_.config, maps);
-  map_weight_operand(args.w_down, down_gradient_.config, maps, params);
+  map_row_operand(with_address(args.dy, stand_in), kernels_.down_gradient->config, maps);
+  map_weight_operand(args.w_down, kernels_.down_gradient->config, maps, params);
   describe_h(args.h, stand_in, params, maps);
   params.expert.u = args.du.data;
   params.expert.u_stride = row_stride(args.du);
@@ -141,24 +134,25 @@ void Sm90Expert::down_gradient(const DownGradientArgs& args, const Workspace& wo
   params.expert.saved_u_stride = row_stride(args.u);
   maps.u = map_ragged_parts(with_address(args.du, stand_in), layout_);
   maps.saved_u =
-      map_part_rows(with_address(args.u, stand_in), layout_, down_gradient_.config.tile_m);
-  launch(down_gradient_, maps, params, device_.num_sms, stream.native());
+      map_part_rows(with_address(args.u, stand_in), layout_, kernels_.down_gradient->config.tile_m);
+  launch(*kernels_.down_gradient, maps, params, device_.num_sms, stream.native());
 }
 
 void Sm90Expert::weighted_down(const WeightedDownArgs& args, const Workspace& workspace,
                                const Stream& stream) const {
   const DeviceScope scope(device_.device.index);
   const void* stand_in = workspace.bytes.data();
-  KernelParams params = describe(weighted_down_, args.offs, workspace, problem_.h, problem_.d);
+  KernelParams params =
+      describe(*kernels_.weighted_down, args.offs, workspace, problem_.h, problem_.d);
   params.row_weights = static_cast<const float*>(args.row_weights.data);
   params.d = args.y.data;
   params.d_row_stride = row_stride(args.y);
   params.zero_tail = problem_.tail == Tail::zero;
   TensorMaps maps{};
-  map_row_operand(with_address(args.h, stand_in), weighted_down_.config, maps);
-  map_weight_operand(args.w_down, weighted_down_.config, maps, params);
+  map_row_operand(with_address(args.h, stand_in), kernels_.weighted_down->config, maps);
+  map_weight_operand(args.w_down, kernels_.weighted_down->config, maps, params);
   maps.d = map_ragged_output(with_address(args.y, stand_in));
-  launch(weighted_down_, maps, params, device_.num_sms, stream.native());
+  launch(*kernels_.weighted_down, maps, params, device_.num_sms, stream.native());
 }
 
 void Sm90Expert::up_gate_wgrad(const UpGateWgradArgs& args, const Workspace& workspace,
@@ -168,9 +162,9 @@ void Sm90Expert::up_gate_wgrad(const UpGateWgradArgs& args, const Workspace& wor
   KernelParams params = params_of(args.offs, workspace, problem_.num_experts, problem_.max_rows);
   TensorMaps maps{};
   map_weight_gradient(with_address(args.du, stand_in), problem_.d, args.dw_up_gate,
-                      problem_.accumulate_wgrad, up_gate_wgrad_.config, maps, params);
+                      problem_.accumulate_wgrad, kernels_.up_gate_wgrad->config, maps, params);
   params.gather = gather_of(args.x, args.x_rows, stand_in);
-  launch(up_gate_wgrad_, maps, params, device_.num_sms, stream.native());
+  launch(*kernels_.up_gate_wgrad, maps, params, device_.num_sms, stream.native());
 }
 
 }  // namespace
