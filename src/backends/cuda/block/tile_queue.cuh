@@ -74,7 +74,7 @@ class PairQueue {
   [[nodiscard]] __device__ std::uint32_t way_back() const { return slots_ + Answers::kSlots * 8U; }
   /// By a shuffle: all lanes have the same, as the compiler can see; compare Step.
   static __device__ std::uint64_t load(std::uint32_t at) {
-    return __shfl_sync(kAllLanes, ptx::load_shared_word(at), 0);
+    return __shfl_sync(kAllLanes, ptx::load_shared_word(at, lane_id() == 0), 0);
   }
 
   __device__ void tell(std::int64_t taken) const {

@@ -39,18 +39,27 @@ __device__ __forceinline__ void barrier_arrive_in(std::uint32_t barrier, std::ui
 }
 
 /// A word for CTA `rank` of the cluster, at its `address`; what comes with it is up to the reader.
+/// Both this and the load are atomics, since a word is read while it may be written: plain accesses
+/// that the memory model calls strong would do, but racecheck calls them a race.
 __device__ __forceinline__ void store_shared_in(std::uint32_t address, std::uint32_t rank,
                                                 std::uint64_t word) {
   asm volatile(
       "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-      "st.relaxed.cluster.shared::cluster.u64 [there], %2;\n}\n" ::"r"(address),
+      ".reg .b64 old;\natom.relaxed.cluster.shared::cluster.exch.b64 old, [there], %2;\n}\n" ::"r"(
+          address),
       "r"(rank), "l"(word)
       : "memory");
 }
-/// One's own word that another CTA may be writing.
-__device__ __forceinline__ std::uint64_t load_shared_word(std::uint32_t address) {
+/// One's own word that another CTA may be writing, in lanes that read it; else 0. Predicated, since
+/// a branch here makes ptxas take the warp to be diverged.
+__device__ __forceinline__ std::uint64_t load_shared_word(std::uint32_t address, bool reads) {
   std::uint64_t word = 0;
-  asm volatile("ld.relaxed.cluster.shared.u64 %0, [%1];" : "=l"(word) : "r"(address) : "memory");
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.u32 p, %3, 0;\n"
+      "@p atom.relaxed.cluster.shared::cta.cas.b64 %0, [%1], %2, %2;\n}\n"
+      : "+l"(word)
+      : "r"(address), "l"(std::uint64_t{0}), "r"(static_cast<std::uint32_t>(reads))
+      : "memory");
   return word;
 }
 
