@@ -192,7 +192,7 @@ TEST(KernelConfig, MemoryFitsAndIsAligned) {
 
 // Behind the barriers: a message per stage, read as two 16-byte words, where rows are walked
 // through, the ends of every group of experts, of both kinds of tile, and where they are gathered,
-// what the gathering warps are told.
+// what the gathering warps are told, with two barriers each.
 TEST(KernelConfig, MessagesAndTheTableLieBehindTheBarriers) {
   EXPECT_EQ(sizeof(TileMessage), 32U);
   EXPECT_EQ(offsetof(TileMessage, segment_begin), 16U) << "the second word";
@@ -209,7 +209,7 @@ TEST(KernelConfig, MessagesAndTheTableLieBehindTheBarriers) {
     const std::int64_t table = c.wgrad ? 0 : static_cast<std::int64_t>(sizeof(GroupTable));
     EXPECT_EQ(c.gather_begin(), c.table_begin() + table) << instance.name;
     EXPECT_EQ(c.gather_begin() % 16, 0) << instance.name;
-    EXPECT_EQ(c.smem_bytes(), c.gather_begin() + (c.gather ? kGatherSlots * 16
+    EXPECT_EQ(c.smem_bytes(), c.gather_begin() + (c.gather ? kGatherSlots * (16 + 2 * 8)
                                                   : c.pair ? (math::PairAnswers::kSlots + 1) * 8
                                                            : 0));
   }

@@ -79,6 +79,10 @@ struct GatherTile {
 };
 static_assert(sizeof(GatherTile) == 16, "one 16-byte word");
 inline constexpr int kGatherSlots = 2;  ///< One is written while the other may still be read.
+/// A slot is full by the arrival of who tells, and empty by those of the warps that have heard.
+inline constexpr int kGatherListeners = math::kGatherThreads / 32 - 1;
+inline constexpr std::int64_t kGatherSlotBytes =
+    static_cast<std::int64_t>(sizeof(GatherTile) + 2 * sizeof(std::uint64_t));
 
 /// A pair's words: what math::PairAnswers has, and the one that comes back.
 inline constexpr int kPairSlots = math::PairAnswers::kSlots + 1;
@@ -206,7 +210,7 @@ struct KernelConfig {
   }
   /// What CTA 0 of a pair tells the other lies where a gathering CTA has its slots.
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t smem_bytes() const {
-    return gather_begin() + (gather ? kGatherSlots * static_cast<std::int64_t>(sizeof(GatherTile))
+    return gather_begin() + (gather ? kGatherSlots * kGatherSlotBytes
                              : pair ? kPairSlots * static_cast<std::int64_t>(sizeof(std::uint64_t))
                                     : 0);
   }

@@ -63,6 +63,13 @@ struct Ring : RingOfPair<kConfig.may_part()> {
     return base + static_cast<std::uint32_t>(kConfig.gather_begin()) +
            static_cast<std::uint32_t>(slot) * static_cast<std::uint32_t>(sizeof(GatherTile));
   }
+  /// Barriers of a slot of gather_tile(): told, and heard by all.
+  [[nodiscard]] __device__ std::uint32_t gather_full(int slot) const {
+    return gather_tile(kGatherSlots) + static_cast<std::uint32_t>(slot) * 8U;
+  }
+  [[nodiscard]] __device__ std::uint32_t gather_empty(int slot) const {
+    return gather_full(kGatherSlots + slot);
+  }
   /// Where CTA 0 of a pair tells the other what the queue answered.
   [[nodiscard]] __device__ std::uint32_t pair_slots() const {
     return base + static_cast<std::uint32_t>(kConfig.gather_begin());

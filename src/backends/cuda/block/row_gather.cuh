@@ -14,9 +14,6 @@
 
 namespace moesaic::backends::cuda {
 
-/// Barrier 0 is that of the CTA.
-inline constexpr int kGatherBarrier = 1;
-
 /// One thread's share of the copies, from tile to tile.
 template <KernelConfig kConfig>
 class RowGather {
@@ -29,17 +26,26 @@ class RowGather {
 
   /// The leading warp tells the others of a tile, or of the end.
   __device__ __forceinline__ void tell(const GatherTile& tile) {
+    ptx::barrier_wait(ring_.gather_empty(slot_.stage), math::producer_parity(slot_.phase));
     if (ptx::elect_one()) {
-      ptx::store_shared_v4(ring_.gather_tile(slot_), tile.kind, tile.begin, tile.rows, tile.column);
+      ptx::store_shared_v4(ring_.gather_tile(slot_.stage), tile.kind, tile.begin, tile.rows,
+                           tile.column);
+      ptx::barrier_arrive(ring_.gather_full(slot_.stage));
     }
-    turn();
+    __syncwarp();
+    slot_.advance();
   }
-  /// What the others hear.
+  /// What the others hear. One lane reads, and says that it has: see receive().
   __device__ __forceinline__ GatherTile hear() {
-    const std::uint32_t from = ring_.gather_tile(slot_);
-    turn();
-    const int4 word = ptx::load_shared_v4(from);
-    return {static_cast<TileMessage::Kind>(word.x), word.y, word.z, word.w};
+    ptx::barrier_wait(ring_.gather_full(slot_.stage), slot_.phase);
+    int4 word{};
+    if (lane_id() == 0) {
+      word = ptx::load_shared_v4(ring_.gather_tile(slot_.stage));
+      ptx::barrier_arrive(ring_.gather_empty(slot_.stage));
+    }
+    slot_.advance();
+    const auto all = [](int value) { return __shfl_sync(kAllLanes, value, 0); };
+    return {static_cast<TileMessage::Kind>(all(word.x)), all(word.y), all(word.z), all(word.w)};
   }
 
   /// A tile's stages. `fill(stage, k_block)` does what else is to be done for one.
@@ -64,14 +70,6 @@ class RowGather {
   }
 
  private:
-  /// All have met when a slot has been written, and meet again before it is written anew: the two
-  /// are used in turns, so that every warp has read the one before it comes to the next meeting.
-  __device__ __forceinline__ void turn() {
-    __syncwarp();  // a lane of the leading warp has written by itself
-    ptx::meet<kGatherBarrier, math::kGatherThreads>();
-    slot_ ^= 1;
-  }
-
   /// The index that this lane keeps, of `lines` rows of the buffer from `begin` on.
   [[nodiscard]] __device__ __forceinline__ std::int32_t keep(std::int32_t begin,
                                                              std::int32_t lines) const {
@@ -174,7 +172,7 @@ class RowGather {
   std::int32_t column_;   // that this thread copies first, in a panel
   std::uint32_t offset_;  // where to, in pass 0
   math::PipelineState<kConfig.stages> state_;
-  int slot_ = 0;
+  math::PipelineState<kGatherSlots> slot_;
 };
 
 __device__ __forceinline__ GatherTile gather_tile(const TileMessage& message,

@@ -208,6 +208,12 @@ __global__ void __launch_bounds__(kThreads, 1)
       ptx::barrier_init(ring.full(stage), kConfig.full_arrivals());
       ptx::barrier_init(ring.empty(stage), kConfig.empty_arrivals());
     }
+    if constexpr (kConfig.gather) {
+      for (int slot = 0; slot < kGatherSlots; ++slot) {
+        ptx::barrier_init(ring.gather_full(slot), 1);
+        ptx::barrier_init(ring.gather_empty(slot), kGatherListeners);
+      }
+    }
     if constexpr (kConfig.pair) {
       for (int slot = 0; slot < kPairSlots; ++slot) {
         ptx::store_shared_v2(ring.pair_slots() + slot * 8U, 0U, 0U);

@@ -42,13 +42,6 @@ __device__ __forceinline__ void barrier_wait(std::uint32_t barrier, std::uint32_
   }
 }
 
-/// Waits for all of the first kThreads threads of a CTA, whole warps, that name this barrier; their
-/// accesses before it come before those behind it. __syncthreads() is barrier 0.
-template <int kBarrier, int kThreads>
-__device__ __forceinline__ void meet() {
-  asm volatile("barrier.sync.aligned %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
-}
-
 // ---- Ordering between ordinary accesses and the async proxy (bulk copies, wgmma)
 
 __device__ __forceinline__ void fence_async_proxy() {
