@@ -6,7 +6,7 @@ The instruction names every accumulator register, so one C++ template cannot spe
     scripts/gen_wgmma.py > src/backends/cuda/ptx/wgmma_bf16.cuh
 """
 
-WIDTHS = (64, 128, 192)
+WIDTHS = (64, 128)
 REGISTER_WIDTHS = (128,)
 
 HEAD = """\

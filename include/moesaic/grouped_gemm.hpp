@@ -148,7 +148,7 @@ class GroupedGemm {
   [[nodiscard]] std::string_view implementation() const noexcept;  ///< "cpu/onednn/grouped".
   [[nodiscard]] std::size_t workspace_bytes() const noexcept;
   /// How this implementation computes an expert of `rows` rows, where that depends on their number:
-  /// the sizes of its tiles, "256x192", "2x128x256" (of two CTAs), "128x256", "64x128" or two
+  /// the sizes of its tiles, "2x128x256" (of two CTAs), "128x256", "64x128" or two
   /// joined by "+". Empty where it does not, and for no rows.
   [[nodiscard]] std::string_view regime(std::int64_t rows) const noexcept;
 

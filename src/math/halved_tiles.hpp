@@ -9,7 +9,7 @@
 
 namespace moesaic::math {
 
-/// Tiles of which the last `halved` are two tiles each, left and right, or upper and lower.
+/// Tiles of which the last `halved` are two tiles each, left and right.
 struct HalvedTiles {
   std::int64_t whole = 0;
   std::int64_t halved = 0;

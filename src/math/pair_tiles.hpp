@@ -24,8 +24,8 @@ struct PairTile : RowTile<Local> {
   PairShares shares = PairShares::nothing;
 };
 
-/// What CTA `cta`, 0 or 1, has of a tile of a grid whose shape is not tall and has even tile_m,
-/// tile_n and few_n, with few_m < tile_m / 2.
+/// What CTA `cta`, 0 or 1, has of a tile of a grid whose shape has even tile_m, tile_n and few_n,
+/// with few_m < tile_m / 2.
 template <std::signed_integral Local>
 MOESAIC_HD constexpr PairTile<Local> pair_tile(const RowTile<Local>& tile,
                                                const RowTileShape<Local>& shape, int cta) {

@@ -15,30 +15,27 @@
 
 namespace moesaic::math {
 
-/// large: tile_m rows; slim: as many, but of the narrower columns that large tiles leave over; few:
-/// the rows that either leaves over.
-enum class RowTileKind : std::int8_t { large, slim, few };
+/// large: tile_m rows; few: the rows that large tiles leave over.
+enum class RowTileKind : std::int8_t { large, few };
 
 /// How many there are, and how many of them are taken in turns.
 struct RowTileSequence {
-  HalvedTiles large, slim;
-  std::int64_t large_in_turns = 0, slim_in_turns = 0;  ///< All of them whole.
-  std::int64_t few_in_turns = 0;                       ///< 0 where there are slim ones.
+  HalvedTiles large;
+  std::int64_t large_in_turns = 0;  ///< All of them whole.
+  std::int64_t few_in_turns = 0;
 
   /// The first index that is for whoever is free.
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t first_shared() const {
-    return large_in_turns + slim_in_turns + few_in_turns;
+    return large_in_turns + few_in_turns;
   }
   bool operator==(const RowTileSequence&) const = default;
 };
 
-/// Columns of tiles of either kind.
+/// Columns of large tiles, and how those of either kind are dealt out.
 struct RowTileColumns {
   std::int64_t large = 0;
-  std::int32_t slim = 0;
-  bool spread = false;  ///< Tiles of few rows come between large ones. Not beside slim ones.
-  bool elastic =
-      false;  ///< The last of the large ones go to whoever is free. Not beside slim ones.
+  bool spread = false;   ///< Tiles of few rows come between large ones.
+  bool elastic = false;  ///< The last of the large ones go to whoever is free.
 };
 
 /// Elastic: one round in 2^so many is left to whoever is free, since where power is short SMs are
@@ -62,7 +59,7 @@ MOESAIC_HD constexpr RowTileSequence large_sequence(std::int64_t tile_rows,
                                                     const RowTileColumns& columns,
                                                     std::int64_t workers, std::int64_t few = 0) {
   const HalvedTiles large = halve_last_round(tile_rows * columns.large, workers);
-  RowTileSequence sequence{large, {}, large.whole, 0, 0};
+  RowTileSequence sequence{large, large.whole, 0};
   if (columns.elastic) {
     sequence.large_in_turns = elastic_turns(large.whole, workers);
   }
@@ -78,30 +75,6 @@ MOESAIC_HD constexpr RowTileSequence large_sequence(std::int64_t tile_rows,
   return sequence;
 }
 
-/// Full rounds of tall tiles that are left to whoever is free, beside what is beyond full rounds.
-inline constexpr std::int64_t kSharedRounds = 2;
-
-/// Tall tiles differ in length: an expert's last rows may be fewer, and slim tiles are shorter.
-/// What is shared makes up for that (tests/math/tall_makespan_test.cpp): the last rounds, and the
-/// slim tiles of as many tile rows, all of which are halved.
-MOESAIC_HD constexpr RowTileSequence tall_sequence(std::int64_t tile_rows,
-                                                   const RowTileColumns& columns,
-                                                   std::int64_t workers) {
-  const std::int64_t tiles = tile_rows * columns.large;
-  const std::int64_t shared = min(tiles, last_round(tiles, workers) + kSharedRounds * workers);
-  RowTileSequence sequence;
-  sequence.large = halve_last_round(tiles, workers);
-  sequence.large_in_turns = tiles - shared;
-  if (sequence.large_in_turns > 0) {
-    // In 32 bits: `shared` is below 2^18, and a width that is above is one tile row.
-    const auto width = static_cast<std::uint32_t>(min(columns.large, std::int64_t{1} << 18));
-    const std::uint32_t rows = ceil_div(static_cast<std::uint32_t>(shared), width);
-    sequence.slim_in_turns = (tile_rows - rows) * columns.slim;
-  }
-  sequence.slim = {sequence.slim_in_turns, tile_rows * columns.slim - sequence.slim_in_turns};
-  return sequence;
-}
-
 /// Where an index leads: a tile among all of its kind, none halved, and which side of it; −1 for
 /// the whole.
 struct RowTilePlace {
@@ -111,36 +84,26 @@ struct RowTilePlace {
   bool operator==(const RowTilePlace&) const = default;
 };
 
-/// Indices of large tiles in turns, slim or few ones in turns, then what is shared: large, slim,
-/// few.
+/// Indices of large tiles in turns, of few rows in turns, then what is shared: large, few.
 MOESAIC_HD constexpr RowTilePlace place_of(const RowTileSequence& sequence, std::int64_t index) {
-  const auto of_kind = [](RowTileKind kind, const HalvedTiles& tiles, std::int64_t at) {
-    const TilePlace place = place_of(tiles, at);
-    return RowTilePlace{kind, place.tile, place.side};
-  };
   // Without the others in turns, which come between, large ones are counted through.
   std::int64_t at = index;
   if (at >= sequence.large_in_turns) {
     if (at < sequence.first_shared()) {
-      return {sequence.few_in_turns > 0 ? RowTileKind::few : RowTileKind::slim,
-              at - sequence.large_in_turns, -1};
+      return {RowTileKind::few, at - sequence.large_in_turns, -1};
     }
-    at -= sequence.slim_in_turns + sequence.few_in_turns;
+    at -= sequence.few_in_turns;
   }
-  if (at < sequence.large.pieces()) return of_kind(RowTileKind::large, sequence.large, at);
-  at -= sequence.large.pieces();
-  const std::int64_t shared_slim = sequence.slim.pieces() - sequence.slim_in_turns;
-  if (shared_slim > 0 && at < shared_slim) {
-    return of_kind(RowTileKind::slim, sequence.slim, at + sequence.slim_in_turns);
+  if (at < sequence.large.pieces()) {
+    const TilePlace place = place_of(sequence.large, at);
+    return {RowTileKind::large, place.tile, place.side};
   }
-  return {RowTileKind::few, at - shared_slim + sequence.few_in_turns, -1};
+  return {RowTileKind::few, at - sequence.large.pieces() + sequence.few_in_turns, -1};
 }
 
-/// The indices that one worker takes. In turns: every W-th large tile and every W-th slim one, the
-/// slim ones as soon as the large tiles of their rows are due, whose operands are then in L2. Or
-/// every W-th tile of few rows, as evenly as there are large ones: of all workers at no time more
-/// than their share, and of neighbours not both at once where each has one between any two large
-/// tiles.
+/// The indices that one worker takes. In turns: every W-th large tile and, spread, every W-th tile
+/// of few rows, as evenly as there are large ones: of all workers at no time more than their share,
+/// and of neighbours not both at once where each has one between any two large tiles.
 class RowTurns {
  public:
   MOESAIC_HD constexpr RowTurns(const RowTileSequence& sequence, const RowTileColumns& columns,
@@ -150,7 +113,7 @@ class RowTurns {
         workers_(workers),
         worker_(worker),
         large_(worker),
-        other_(worker) {
+        few_(worker) {
     settle();
   }
 
@@ -170,7 +133,7 @@ class RowTurns {
     } else if (!mixed()) {
       index_ += workers_;
     } else {
-      (index_ < sequence_.large_in_turns ? large_ : other_) += workers_;
+      (index_ < sequence_.large_in_turns ? large_ : few_) += workers_;
       settle();
     }
   }
@@ -178,12 +141,11 @@ class RowTurns {
  private:
   /// Whether two kinds are taken in turns.
   [[nodiscard]] MOESAIC_HD constexpr bool mixed() const {
-    return columns_.slim > 0 || (columns_.spread && sequence_.few_in_turns > 0);
+    return columns_.spread && sequence_.few_in_turns > 0;
   }
-  [[nodiscard]] MOESAIC_HD constexpr bool other_is_due() const {
-    if (!columns_.spread) return other_ * columns_.large < large_ * columns_.slim;
+  [[nodiscard]] MOESAIC_HD constexpr bool few_is_due() const {
     const std::int64_t ahead = worker_ % 2 != 0 ? workers_ : 0;
-    return other_ * sequence_.large_in_turns < (large_ + ahead) * sequence_.few_in_turns;
+    return few_ * sequence_.large_in_turns < (large_ + ahead) * sequence_.few_in_turns;
   }
 
   MOESAIC_HD constexpr void settle() {
@@ -192,11 +154,11 @@ class RowTurns {
       return;
     }
     const bool large = large_ < sequence_.large_in_turns;
-    const bool other = other_ < sequence_.slim_in_turns + sequence_.few_in_turns;
-    if (large && !(other && other_is_due())) {
+    const bool few = few_ < sequence_.few_in_turns;
+    if (large && !(few && few_is_due())) {
       index_ = large_;
-    } else if (other) {
-      index_ = sequence_.large_in_turns + other_;
+    } else if (few) {
+      index_ = sequence_.large_in_turns + few_;
     } else {
       index_ = sequence_.first_shared() + large_ - sequence_.large_in_turns;  // who is done first
     }
@@ -206,7 +168,7 @@ class RowTurns {
   RowTileColumns columns_;
   std::int64_t workers_, worker_;
   std::int64_t index_ = 0;
-  std::int64_t large_, other_;  // next in turns
+  std::int64_t large_, few_;  // next in turns
 };
 
 }  // namespace moesaic::math

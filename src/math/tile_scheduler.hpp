@@ -2,9 +2,8 @@
 // L0: the schedule of forward and dgrad: global tile index → (expert, tile). An expert's rows are
 // cut into tiles of tile_m rows; where few_m allows it, what is left over, or all rows of an expert
 // that has few, is cut into narrower tiles of their own, so that few rows are shared by many
-// workers. N is cut into columns of tile_n; where slim_n allows it, at most kMaxSlim narrower ones
-// take what is left over. The order: row_tile_sequence.hpp, of one kind experts in order, inside an
-// expert that of tile_order.hpp.
+// workers. N is cut into columns of tile_n or few_n. The order: row_tile_sequence.hpp, of one kind
+// experts in order, inside an expert that of tile_order.hpp.
 //
 // Global indices are int64. `Local` holds what stays inside one expert (tiles, rows, N): int32 in
 // kernels, where an int64 division is a function call; local_tiles_fit() says whether it may be
@@ -23,19 +22,15 @@
 
 namespace moesaic::math {
 
-/// The sizes of tile. few_m = 0: leftover rows get a large tile. slim_n = 0: leftover columns do,
-/// and a half is the left or right columns of a large tile; else, of a tall one, its upper or lower
-/// rows.
+/// The sizes of tile. few_m = 0: leftover rows get a large tile. A half is the left or right
+/// columns of a large tile.
 template <std::signed_integral Local = std::int64_t>
 struct RowTileShape {
-  Local tile_m = 1, tile_n = 1;  ///< What is halved, tile_m or tile_n, is even.
+  Local tile_m = 1, tile_n = 1;  ///< tile_n, which is halved, is even.
   Local group_m = 1;             ///< Large tile rows per raster group.
   Local few_m = 0;               ///< Most rows of a tile of few rows; below tile_m.
   Local few_n = 1;
-  Local slim_n = 0;                      ///< Below tile_n.
   bool spread = false, elastic = false;  ///< See RowTileColumns.
-
-  [[nodiscard]] MOESAIC_HD constexpr bool tall() const { return slim_n > 0; }
 };
 
 /// Build it with row_tile_grid().
@@ -45,12 +40,10 @@ struct RowTileGrid {
   std::int64_t max_rows = 0;  ///< M, rows of the buffer.
   Local n = 0;                ///< Columns of the result.
   RowTileShape<Local> shape{};
-  Local n_tiles = 0;       ///< Large tiles side by side.
-  Local few_n_tiles = 0;   ///< Tiles of few rows side by side.
-  Local slim_n_tiles = 0;  ///< Slim tiles side by side, right of the large ones.
+  Local n_tiles = 0;      ///< Large tiles side by side.
+  Local few_n_tiles = 0;  ///< Tiles of few rows side by side.
 
-  /// Large tile rows of a valid segment, which are its slim ones too; its rows fit int32, as
-  /// offsets do.
+  /// Large tile rows of a valid segment; its rows fit int32, as offsets do.
   [[nodiscard]] MOESAIC_HD constexpr Local m_tiles(const RowRange& segment) const {
     const auto rows = static_cast<Local>(segment.rows());
     const auto whole = static_cast<Local>(rows / shape.tile_m);
@@ -62,62 +55,35 @@ struct RowTileGrid {
     const auto rest = static_cast<Local>(static_cast<Local>(segment.rows()) % shape.tile_m);
     return rest > 0 && rest <= shape.few_m ? 1 : 0;
   }
-  /// Tile rows: of few rows, or of large and slim tiles.
+  /// Tile rows of either kind.
   [[nodiscard]] MOESAIC_HD constexpr Local tile_rows(const RowRange& segment, bool few) const {
     return few ? few_tiles(segment) : m_tiles(segment);
   }
   [[nodiscard]] MOESAIC_HD constexpr Local columns_of(RowTileKind kind) const {
-    return kind == RowTileKind::few    ? few_n_tiles
-           : kind == RowTileKind::slim ? slim_n_tiles
-                                       : n_tiles;
+    return kind == RowTileKind::few ? few_n_tiles : n_tiles;
   }
   [[nodiscard]] MOESAIC_HD constexpr RowTileColumns columns() const {
-    return {n_tiles, shape.tall() ? static_cast<std::int32_t>(slim_n_tiles) : 0, shape.spread,
-            shape.elastic};
+    return {n_tiles, shape.spread, shape.elastic};
   }
   /// Of so many large tile rows, of all experts; where tiles are spread, also of so many of few
   /// rows.
   [[nodiscard]] MOESAIC_HD constexpr RowTileSequence sequence(std::int64_t tile_rows,
                                                               std::int64_t workers,
                                                               std::int64_t few_rows = 0) const {
-    return shape.tall() ? tall_sequence(tile_rows, columns(), workers)
-                        : large_sequence(tile_rows, columns(), workers, few_rows * few_n_tiles);
+    return large_sequence(tile_rows, columns(), workers, few_rows * few_n_tiles);
   }
 };
-
-inline constexpr int kMaxSlim = 2;  ///< Slim columns; two of 128 are enough beside 192.
-
-/// Large and slim columns of n: those with the least left over; of these, with the fewest slim
-/// ones.
-template <std::signed_integral Local>
-MOESAIC_HD constexpr RowTileColumns split_columns(Local n, const RowTileShape<Local>& shape) {
-  RowTileColumns best{ceil_div<Local>(n, shape.tile_n), 0};
-  if (!shape.tall()) return best;
-  std::int64_t least = best.large * shape.tile_n - n;
-  for (std::int32_t slim = 1; slim <= kMaxSlim; ++slim) {
-    const std::int64_t rest = n - static_cast<std::int64_t>(slim) * shape.slim_n;
-    const std::int64_t large = ceil_div<std::int64_t>(max<std::int64_t>(rest, 0), shape.tile_n);
-    const std::int64_t over = large * shape.tile_n - rest;
-    if (over < least) {
-      best = {large, slim};
-      least = over;
-    }
-  }
-  return best;
-}
 
 template <std::signed_integral Local = std::int64_t>
 MOESAIC_HD constexpr RowTileGrid<Local> row_tile_grid(
     std::int32_t num_experts, std::int64_t max_rows, std::type_identity_t<Local> n,
     const std::type_identity_t<RowTileShape<Local>>& shape) {
-  const RowTileColumns columns = split_columns<Local>(n, shape);
   return {num_experts,
           max_rows,
           n,
           shape,
-          static_cast<Local>(columns.large),
-          ceil_div<Local>(n, shape.few_n),
-          static_cast<Local>(columns.slim)};
+          ceil_div<Local>(n, shape.tile_n),
+          ceil_div<Local>(n, shape.few_n)};
 }
 
 /// One output tile. expert −1 means that there is no such tile.
@@ -131,7 +97,7 @@ struct RowTile {
   Local n_tile = 0;               ///< Among those of its kind.
   Local row = 0;                  ///< The first, in the segment.
   std::int64_t row_begin = 0;     ///< In the buffer.
-  Local rows = 0;                 ///< 1 … tile_m, or 1 … few_m; of a half from 0 on.
+  Local rows = 0;                 ///< 1 … tile_m, or 1 … few_m.
   std::int64_t segment_end = 0;   ///< End row of the expert, where a ragged copy is clipped.
   std::int64_t column_begin = 0;  ///< In N; of the right half of a tile it may be past N.
   Local columns = 0;              ///< 1 … the kind's width; 0: a half of which nothing exists.
@@ -149,14 +115,11 @@ MOESAIC_HD constexpr RowTile<Local> row_tile_of_expert(const RowTileGrid<Local>&
   const RowTileShape<Local>& shape = grid.shape;
   const Local m_tiles = grid.m_tiles(segment);
   const bool few = kind == RowTileKind::few;
-  const bool slim = shape.tall() && kind == RowTileKind::slim;
-  const TileCoord<Local> at =
-      few ? TileCoord<Local>{m_tiles, local}
-          : tile_at<Local>(local, m_tiles, slim ? grid.slim_n_tiles : grid.n_tiles, shape.group_m);
-  const Local width = few ? shape.few_n : slim ? shape.slim_n : shape.tile_n;
+  const TileCoord<Local> at = few ? TileCoord<Local>{m_tiles, local}
+                                  : tile_at<Local>(local, m_tiles, grid.n_tiles, shape.group_m);
+  const Local width = few ? shape.few_n : shape.tile_n;
   const std::int64_t first_row = static_cast<std::int64_t>(at.m_tile) * shape.tile_m;
-  std::int64_t first_column = static_cast<std::int64_t>(at.n_tile) * width;
-  if (slim) first_column += static_cast<std::int64_t>(grid.n_tiles) * shape.tile_n;
+  const std::int64_t first_column = static_cast<std::int64_t>(at.n_tile) * width;
   RowTile<Local> tile;
   tile.expert = expert;
   tile.kind = kind;
@@ -171,25 +134,16 @@ MOESAIC_HD constexpr RowTile<Local> row_tile_of_expert(const RowTileGrid<Local>&
   return tile;
 }
 
-/// The left or upper (0) or the right or lower (1) half of a large or slim tile.
+/// The left (0) or the right (1) half of a large tile.
 template <std::signed_integral Local>
 MOESAIC_HD constexpr RowTile<Local> half_of(const RowTile<Local>& tile,
                                             const RowTileGrid<Local>& grid, int side) {
   RowTile<Local> half = tile;
   half.half = true;
-  if (grid.shape.tall()) {
-    const Local height = grid.shape.tile_m / 2;
-    const auto above = static_cast<Local>(side * height);
-    half.row += above;
-    half.row_begin += above;
-    half.rows = max<Local>(0, min<Local>(height, tile.rows - above));
-    if (half.rows == 0) half.columns = 0;
-  } else {
-    const Local width = grid.shape.tile_n / 2;
-    half.column_begin += side * width;
-    half.columns = static_cast<Local>(
-        max<std::int64_t>(0, min<std::int64_t>(width, grid.n - half.column_begin)));
-  }
+  const Local width = grid.shape.tile_n / 2;
+  half.column_begin += side * width;
+  half.columns = static_cast<Local>(
+      max<std::int64_t>(0, min<std::int64_t>(width, grid.n - half.column_begin)));
   return half;
 }
 
@@ -274,7 +228,7 @@ MOESAIC_HD constexpr std::int64_t count_row_tiles(const Offsets& offs,
   std::int64_t tiles = 0;
   for (std::int32_t expert = 0; expert < grid.num_experts; ++expert) {
     const RowRange segment = expert_rows(offs, expert, grid.max_rows);
-    tiles += static_cast<std::int64_t>(grid.m_tiles(segment)) * (grid.n_tiles + grid.slim_n_tiles);
+    tiles += static_cast<std::int64_t>(grid.m_tiles(segment)) * grid.n_tiles;
     tiles += static_cast<std::int64_t>(grid.few_tiles(segment)) * grid.few_n_tiles;
   }
   return tiles;

@@ -106,8 +106,8 @@ TEST_F(LargeTiles, InTurnsHalvedAndBesideFewRowsAreExact) {
   }
 }
 
-// Tall tiles of every number of blocks of rows, wide, slim and clipped columns: none, one and two
-// slim ones beside none, one and several wide ones. One SM: nearly all in turns.
+// Tiles of every number of blocks of 64 rows, and whole, half, narrow and clipped last columns
+// beside none, one and several whole ones. One SM: nearly all in turns.
 TEST_F(LargeTiles, OfAnyRowsAndColumnsAreExact) {
   for (const Pass pass : {Pass::forward, Pass::dgrad}) {
     for (const std::int64_t width : {64, 128, 192, 256, 384, 448, 512, 520, 832, 1016}) {

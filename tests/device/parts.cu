@@ -48,7 +48,7 @@ __global__ void row_walk_kernel(block::KernelParams params, unsigned long long* 
   math::RowTileCursor<const std::int32_t*, std::int32_t> cursor(params.offs, params.rows, gridDim.x,
                                                                 blockIdx.x);
   follow(walk, cursor, different, tiles);
-  // And again, in the turns of a worker, which of tall tiles take two ways at once.
+  // And again, in the turns of a worker, which take two ways at once where few rows are spread.
   unsigned long long wrong = walk.sequence() == cursor.sequence() ? 0U : 1U, all = 0;
   block::RowTileWalk again(params, params.rows, table);
   math::RowTurns turns(again.sequence(), params.rows.columns(), gridDim.x, blockIdx.x);

@@ -35,7 +35,7 @@ std::vector<Racy> racy_shapes() {
       {"one_hot", {3, 1, 1500, 2, 0, 1, 3, 38}, 520, 384},
       {"odd_tile_counts", {129, 257, 1, 65, 385, 0, 193}, 904, 328},
       {"whole_tiles_in_turns", {257, 640, 129, 7, 384}, 520, 392, 3},
-      {"wide_and_slim_in_turns", {600, 1100, 129, 7, 513}, 832, 392, 3},
+      {"narrow_last_columns", {600, 1100, 129, 7, 513}, 832, 392, 3},
       {"few_rows_in_a_row", few_in_a_row, 520, 64, 5},
       {"equal_rows", {384, 384, 384, 384, 384, 384, 384}, 648, 776, 7},
       // Pairs wait for one another where there are 16 rounds of more than 24 stages

@@ -44,7 +44,7 @@ inline std::vector<Counts> hostile_counts() {
       {"one_row_each", repeated({1}, 64)},
       {"one_to_64", one_to(64)},
       {"tile_edges", {63, 64, 65, 127, 128, 129, 255, 256, 257}},
-      {"tall_tile_edges", {191, 192, 193, 319, 320, 321, 383, 384, 385, 447, 448, 449, 511}},
+      {"block_edges", {191, 192, 193, 319, 320, 321, 383, 384, 385, 447, 448, 449, 511}},
       // Contractions one after another in one CTA: DeepGEMM#343, #365, #429.
       {"short_groups", {128, 128, 256, 256, 128, 256, 256, 256}},
       {"two_groups", {384, 256}},

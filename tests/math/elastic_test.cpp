@@ -16,15 +16,20 @@
 namespace moesaic::math {
 namespace {
 
-constexpr RowTileColumns kDealt{16, 0, false, false}, kElastic{16, 0, false, true};
+constexpr RowTileColumns kDealt{16, false, false}, kElastic{16, false, true};
 
 // 2,048 tiles are 31 rounds of 66 and two, which are halved.
-static_assert(large_sequence(128, kElastic, 66) == RowTileSequence{{2046, 2}, {}, 1980, 0, 0});
+static_assert(large_sequence(128, kElastic, 66) == RowTileSequence{{2046, 2}, 1980, 0});
 static_assert(large_sequence(128, kDealt, 66).large_in_turns == 2046);
 static_assert(large_sequence(128, kElastic, 132) == large_sequence(128, kDealt, 132), "15 rounds");
 static_assert(large_sequence(132, kElastic, 132).large_in_turns == 1980, "16 rounds");
 static_assert(large_sequence(140, kElastic, 132).large_in_turns == 1980, "and 128 tiles");
 static_assert(large_sequence(0, kElastic, 132) == RowTileSequence{});
+static_assert(large_sequence(std::int64_t{1} << 31, {1 << 20, false, true}, 65'535) ==
+                  RowTileSequence{{(std::int64_t{1} << 51) - 8, 8},
+                                  (std::int64_t{1} << 51) - (std::int64_t{1} << 47) + 32'760,
+                                  0},
+              "past 2^32 tiles");
 
 /// When the last worker is done, where a large tile takes worker w `pace[w]`, half a tile half.
 double makespan(std::int64_t tile_rows, const RowTileColumns& columns,

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "math/row_tile_sequence.hpp"
@@ -25,8 +24,9 @@ struct ReferenceTileRow {
 
 struct ReferenceSchedule {
   explicit ReferenceSchedule(const ScheduleCase& c)
-      : segments(reference_segments(c)), tall(c.slim_n > 0), spread(c.spread), elastic(c.elastic) {
-    cut_columns(c);
+      : segments(reference_segments(c)), spread(c.spread), elastic(c.elastic) {
+    while (columns[0] * c.tile_n < c.n) ++columns[0];
+    while (columns[1] * c.few_n < c.n) ++columns[1];
     for (std::size_t e = 0; e < segments.size(); ++e) cut_rows(c, static_cast<std::int32_t>(e));
     put_in_order(c.num_workers);
     deal(c.num_workers);
@@ -40,30 +40,28 @@ struct ReferenceSchedule {
   };
 
   std::vector<ReferenceSegment> segments;
-  bool tall, spread, elastic;
-  std::array<std::vector<ReferenceTileRow>, 2> rows;  // of large and slim tiles; of few rows
+  bool spread, elastic;
+  std::array<std::vector<ReferenceTileRow>, 2> rows;  // of large tiles; of few rows
   std::vector<std::int64_t> m_tiles;                  // large ones of each expert
-  std::array<std::int64_t, 3> columns{};              // of each kind
+  std::array<std::int64_t, 2> columns{};              // of each kind
   std::int64_t halved = 0;                            // tiles that are
   std::vector<Piece> order;                           // by index
-  std::int64_t large_in_turns = 0, slim_in_turns = 0, few_in_turns = 0;
+  std::int64_t large_in_turns = 0, few_in_turns = 0;
   Turns turns;
 
-  [[nodiscard]] std::int64_t in_turns() const {
-    return large_in_turns + slim_in_turns + few_in_turns;
-  }
+  [[nodiscard]] std::int64_t in_turns() const { return large_in_turns + few_in_turns; }
 
   [[nodiscard]] std::int64_t columns_of(RowTileKind kind) const {
     return columns[static_cast<std::size_t>(kind)];
   }
   [[nodiscard]] const std::vector<ReferenceTileRow>& rows_of(RowTileKind kind) const {
-    return rows[kind == RowTileKind::few ? 1 : 0];
+    return rows[static_cast<std::size_t>(kind)];
   }
   [[nodiscard]] std::int64_t tiles_of(RowTileKind kind) const {
     return static_cast<std::int64_t>(rows_of(kind).size()) * columns_of(kind);
   }
   [[nodiscard]] std::int64_t total() const {
-    return tiles_of(RowTileKind::large) + tiles_of(RowTileKind::slim) + tiles_of(RowTileKind::few);
+    return tiles_of(RowTileKind::large) + tiles_of(RowTileKind::few);
   }
 
  private:
@@ -84,21 +82,6 @@ struct ReferenceSchedule {
     m_tiles.push_back(static_cast<std::int64_t>(rows[0].size()) - before[0]);
   }
 
-  /// The columns that leave the least over, tried one by one.
-  void cut_columns(const ScheduleCase& c) {
-    std::int64_t least = std::numeric_limits<std::int64_t>::max();
-    for (std::int64_t slim = 0; slim <= (tall ? 2 : 0); ++slim) {
-      std::int64_t large = 0;
-      while (large * c.tile_n + slim * c.slim_n < c.n) ++large;
-      const std::int64_t over = large * c.tile_n + slim * c.slim_n - c.n;
-      if (over < least) {
-        least = over;
-        columns = {large, slim, 0};
-      }
-    }
-    columns[2] = (c.n + c.few_n - 1) / c.few_n;
-  }
-
   void append(RowTileKind kind, std::int64_t begin, std::int64_t end, bool as_halves) {
     for (std::int64_t tile = begin; tile < end; ++tile) {
       if (as_halves) {
@@ -112,27 +95,20 @@ struct ReferenceSchedule {
   }
 
   /// Deals the large tiles out in rounds. Where those of a last round that is not full, cut in two,
-  /// still give nobody more than one piece, they are cut. Of tall tiles two more rounds are left
-  /// for whoever is free, and as many slim tiles as are beside those that are left. Spread, as many
-  /// full rounds of few rows are dealt as there are without those that fill the last round of
-  /// large ones, and no more than of these. Elastic, of 16 rounds of large tiles that are not cut
-  /// one is not dealt, nor then what is beyond full rounds.
+  /// still give nobody more than one piece, they are cut. Spread, as many full rounds of few
+  /// rows are dealt as there are without those that fill the last round of large ones, and no more
+  /// than of these. Elastic, of 16 rounds of large tiles that are not cut one is not dealt, nor
+  /// then what is beyond full rounds.
   void put_in_order(std::int64_t num_workers) {
-    const std::int64_t large = tiles_of(RowTileKind::large), slim = tiles_of(RowTileKind::slim);
+    const std::int64_t large = tiles_of(RowTileKind::large);
     std::int64_t beyond = 0;
     for (std::int64_t tile = 0; tile < large; ++tile) beyond = (beyond + 1) % num_workers;
     const std::int64_t cut = beyond + beyond <= num_workers ? beyond : 0;
-    large_in_turns =
-        tall ? std::max<std::int64_t>(large - beyond - 2 * num_workers, 0) : large - cut;
-    if (elastic && !tall) {
+    large_in_turns = large - cut;
+    if (elastic) {
       std::int64_t rounds = 0;
       while ((rounds + 1) * num_workers <= large - cut) ++rounds;
       if (rounds >= 16) large_in_turns = (rounds - rounds / 16) * num_workers;
-    }
-    if (tall && large_in_turns > 0) {
-      std::int64_t late_rows = 0;
-      while (late_rows * columns[0] < large - large_in_turns) ++late_rows;
-      slim_in_turns = slim - late_rows * columns[1];
     }
     const std::int64_t few = tiles_of(RowTileKind::few);
     // Behind stay two for each worker without a large tile in the last round, or one for each
@@ -147,34 +123,29 @@ struct ReferenceSchedule {
       few_in_turns = round;
     }
     append(RowTileKind::large, 0, large_in_turns, false);
-    append(RowTileKind::slim, 0, slim_in_turns, false);
     append(RowTileKind::few, 0, few_in_turns, false);
     append(RowTileKind::large, large_in_turns, large - cut, false);
     append(RowTileKind::large, large - cut, large, true);
-    append(RowTileKind::slim, slim_in_turns, slim, true);
     append(RowTileKind::few, few_in_turns, few, false);
   }
 
-  /// Every W-th large tile and every W-th slim one; of two the one of the earlier tile row, of the
-  /// same place in a tile row the large one; then one that is shared, unasked. Spread, of large and
-  /// few the one of which the smaller share is dealt, of equal ones the large; every other worker
-  /// is one round of large tiles ahead.
+  /// Every W-th large tile, then one that is shared, unasked. Spread, every W-th of few rows too:
+  /// of both the one of which the smaller share is dealt, of equal ones the large; every other
+  /// worker is one round of large tiles ahead.
   void deal(std::int64_t num_workers) {
-    if (!tall && !spread) {
+    if (!spread) {
       turns = plain_turns(num_workers, large_in_turns);
       return;
     }
     for (std::int64_t worker = 0; worker < num_workers; ++worker) {
       std::vector<std::int64_t> own;
-      std::int64_t large = worker, other = worker;
-      while (large < large_in_turns || other < slim_in_turns + few_in_turns) {
+      std::int64_t large = worker, few = worker;
+      while (large < large_in_turns || few < few_in_turns) {
         const std::int64_t ahead = large + (worker % 2) * num_workers;
-        const bool due = tall ? other * columns[0] < large * columns[1]
-                              : other * large_in_turns < ahead * few_in_turns;
-        const bool take_other =
-            other < slim_in_turns + few_in_turns && (large >= large_in_turns || due);
-        std::int64_t& next = take_other ? other : large;
-        own.push_back(take_other ? large_in_turns + next : next);
+        const bool due = few * large_in_turns < ahead * few_in_turns;
+        const bool take_few = few < few_in_turns && (large >= large_in_turns || due);
+        std::int64_t& next = take_few ? few : large;
+        own.push_back(take_few ? large_in_turns + next : next);
         next += num_workers;
       }
       own.push_back(in_turns() + large - large_in_turns);

@@ -21,7 +21,7 @@ constexpr double kMemoryBytes = 2870, kSmBytes = 40;
 
 RowTileGrid<> grid_of(const Problem& problem, bool spread) {
   return row_tile_grid(static_cast<std::int32_t>(problem.offs.size()), problem.offs.back(),
-                       problem.n, {kTileM, kTileN, kGroup, kFewM, kFewN, 0, spread, true});
+                       problem.n, {kTileM, kTileN, kGroup, kFewM, kFewN, spread, true});
 }
 
 /// Workers that go through the schedule: when the last is done, in cycles.

@@ -17,7 +17,7 @@ namespace {
 struct GoldenCase {
   std::string name;
   std::int64_t max_rows = 0, n = 0, tile_m = 0, tile_n = 0, group_m = 0, few_m = 0, few_n = 0;
-  std::int64_t slim_n = 0, workers = 0;
+  std::int64_t workers = 0;
   std::vector<std::int32_t> offs;
   std::vector<std::string> tiles;
 };
@@ -44,17 +44,17 @@ std::vector<GoldenCase> read_cases() {
         fields.back() += c;
       }
     }
-    EXPECT_EQ(fields.size(), 12u) << line;
-    if (fields.size() != 12) continue;
+    EXPECT_EQ(fields.size(), 11u) << line;
+    if (fields.size() != 11) continue;
     GoldenCase c;
     c.name = fields[0];
     std::size_t next = 1;
-    for (std::int64_t* number : {&c.max_rows, &c.n, &c.tile_m, &c.tile_n, &c.group_m, &c.few_m,
-                                 &c.few_n, &c.slim_n, &c.workers}) {
+    for (std::int64_t* number :
+         {&c.max_rows, &c.n, &c.tile_m, &c.tile_n, &c.group_m, &c.few_m, &c.few_n, &c.workers}) {
       *number = std::stoll(fields[next++]);
     }
-    c.offs = words<std::int32_t>(fields[10]);
-    c.tiles = words<std::string>(fields[11]);
+    c.offs = words<std::int32_t>(fields[9]);
+    c.tiles = words<std::string>(fields[10]);
     cases.push_back(c);
   }
   return cases;
@@ -64,18 +64,17 @@ std::string as_text(const RowTile<>& tile) {
   std::ostringstream text;
   text << tile.expert << '/' << tile.m_tile << '/' << tile.n_tile << '/' << tile.row_begin << '/'
        << tile.rows << '/' << tile.column_begin << '/' << tile.columns
-       << (tile.kind == RowTileKind::few ? "/few" : "")
-       << (tile.kind == RowTileKind::slim ? "/slim" : "") << (tile.half ? "/half" : "");
+       << (tile.kind == RowTileKind::few ? "/few" : "") << (tile.half ? "/half" : "");
   return text.str();
 }
 
 TEST(TileSchedulerGolden, HandCheckedLists) {
   const std::vector<GoldenCase> cases = read_cases();
-  ASSERT_EQ(cases.size(), 28u);
+  ASSERT_EQ(cases.size(), 24u);
   for (const GoldenCase& c : cases) {
     const auto num_experts = static_cast<std::int32_t>(c.offs.size());
     const auto grid = row_tile_grid(num_experts, c.max_rows, c.n,
-                                    {c.tile_m, c.tile_n, c.group_m, c.few_m, c.few_n, c.slim_n});
+                                    {c.tile_m, c.tile_n, c.group_m, c.few_m, c.few_n});
     std::vector<std::string> tiles;
     RowTileCursor cursor(CheckedSpan(c.offs), grid, c.workers, 0);
     while (cursor.valid()) {

@@ -32,7 +32,7 @@ TEST(HalvedTiles, EveryIndexIsAPlaceOfItsOwnAndEveryPlaceAnIndex) {
   constexpr std::int64_t kFollowing = 5;  // tiles of few rows
   for (std::int64_t workers = 1; workers <= 33; ++workers) {
     for (std::int64_t tiles = 0; tiles <= 80; ++tiles) {
-      const RowTileSequence sequence = large_sequence(tiles, {1, 0}, workers);
+      const RowTileSequence sequence = large_sequence(tiles, {1}, workers);
       const HalvedTiles& large = sequence.large;
       std::int64_t index = 0;
       for (std::int64_t tile = 0; tile < tiles + kFollowing; ++tile) {
@@ -86,41 +86,6 @@ TEST(HalvedTiles, HalvesCoverTheColumnsOfTheirTileExactlyOnce) {
     }
   }
   EXPECT_GT(absent, 100) << "right halves past N";
-}
-
-TEST(HalvedTiles, HalvesOfTallTilesCoverTheirRowsExactlyOnce) {
-  int absent = 0;
-  for (const std::int64_t tile_m : {2, 6, 256}) {
-    for (std::int32_t rows = 1; rows <= 2 * tile_m + 1; ++rows) {
-      const std::vector<std::int32_t> ends = {rows};
-      const auto grid = row_tile_grid(1, rows, 4, {tile_m, 3, 8, 0, 1, 1});
-      const std::int64_t tiles = (rows + tile_m - 1) / tile_m;
-      std::vector<int> covered(static_cast<std::size_t>(rows));
-      // Wide columns are columns 0 to 2, a slim one the last, in every one of which all is halved.
-      const CheckedSpan offs(ends);
-      RowTileCursor cursor(offs, grid, 2 * tiles, 0);
-      ASSERT_EQ(cursor.sequence(), (RowTileSequence{{0, tiles}, {0, tiles}, 0, 0}));
-      for (std::int64_t index = 0; index < 4 * tiles; cursor.seek(++index)) {
-        ASSERT_TRUE(cursor.valid());
-        const RowTile<> half = cursor.tile();
-        const bool slim = index >= 2 * tiles;
-        ASSERT_TRUE(half.half);
-        ASSERT_EQ(half.kind, slim ? RowTileKind::slim : RowTileKind::large);
-        ASSERT_EQ(half.row, half.m_tile * tile_m + (index % 2) * tile_m / 2);
-        ASSERT_EQ(half.row_begin, half.row);
-        ASSERT_LE(half.rows, tile_m / 2);
-        ASSERT_EQ(half.column_begin, slim ? 3 : 0);
-        ASSERT_EQ(half.columns, half.rows == 0 ? 0 : slim ? 1 : 3);
-        absent += half.rows == 0 ? 1 : 0;
-        for (std::int64_t i = 0; i < half.rows; ++i) {
-          ++covered.at(static_cast<std::size_t>(half.row + i));
-        }
-      }
-      ASSERT_FALSE(cursor.valid());
-      ASSERT_EQ(std::count(covered.begin(), covered.end(), 2), rows) << "rows " << rows;
-    }
-  }
-  EXPECT_GT(absent, 100) << "lower halves past the segment";
 }
 
 }  // namespace

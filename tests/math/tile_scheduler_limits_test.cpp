@@ -93,39 +93,6 @@ TEST(TileScheduler, TilesOfFewRowsPastTwoToTheThirtyOne) {
   EXPECT_FALSE(RowTileCursor(offs, grid, 1, kLarge + (1 << 10)).valid());
 }
 
-TEST(TileScheduler, TallTilesPastTwoToTheThirtyOne) {
-  // As above; 2¹⁷ = 2730 · 48 + 32 columns, and 2²⁵ tile rows.
-  constexpr std::int32_t kIntMax = std::numeric_limits<std::int32_t>::max();
-  constexpr std::int64_t kRows = std::int64_t{1} << 25, kLarge = kRows * 2730;
-  const std::vector<std::int32_t> ends = {1 << 30, kIntMax};
-  const CheckedSpan offs(ends);
-  const auto grid = row_tile_grid(2, std::int64_t{1} << 31, 1 << 17, {64, 48, 8, 0, 1, 32});
-  ASSERT_EQ(count_row_tiles(offs, grid), kLarge + kRows);
-  RowTileCursor cursor(offs, grid, 132, 0);
-  const std::int64_t late = kLarge % 132 + 2 * 132;
-  const std::int64_t slim = kRows - (late + 2729) / 2730;
-  EXPECT_EQ(cursor.sequence().large_in_turns, kLarge - late);
-  EXPECT_EQ(cursor.sequence().slim_in_turns, slim);
-  cursor.seek(kLarge - late + slim - 1);
-  EXPECT_EQ(cursor.tile().kind, RowTileKind::slim);
-  EXPECT_EQ(cursor.tile().expert, 1);
-  EXPECT_EQ(cursor.tile().row_begin, (slim - 1) * 64) << "one slim column: a tile per tile row";
-  EXPECT_EQ(cursor.tile().column_begin, 2730 * 48);
-  const std::int64_t halved = cursor.sequence().large.halved;
-  cursor.seek(kLarge + halved + slim);  // the first shared slim one
-  EXPECT_EQ(cursor.tile().kind, RowTileKind::slim);
-  EXPECT_EQ(cursor.tile().row_begin, slim * 64);
-  cursor.seek(kLarge + halved + slim + 2 * (kRows - slim) - 2);
-  EXPECT_EQ(cursor.tile().row_begin, kIntMax - 63);
-  EXPECT_EQ(cursor.tile().rows, 32);
-  cursor.seek(cursor.index() + 1);
-  EXPECT_EQ(cursor.tile().rows, 31);
-  cursor.seek(cursor.index() + 1);
-  EXPECT_FALSE(cursor.valid());
-  cursor.seek(5);
-  EXPECT_EQ(cursor.tile().row_begin, 5 * 64);
-}
-
 // ---- Bounds
 // ----------------------------------------------------------------------------------------------
 

@@ -91,11 +91,10 @@ class Coverage {
       : case_(c),
         reference_(c),
         num_experts_(static_cast<std::int32_t>(c.offs.size())),
-        grid_(row_tile_grid<Local>(
-            num_experts_, c.max_rows, static_cast<Local>(c.n),
-            {static_cast<Local>(c.tile_m), static_cast<Local>(c.tile_n),
-             static_cast<Local>(c.group_m), static_cast<Local>(c.few_m),
-             static_cast<Local>(c.few_n), static_cast<Local>(c.slim_n), c.spread, c.elastic})) {}
+        grid_(row_tile_grid<Local>(num_experts_, c.max_rows, static_cast<Local>(c.n),
+                                   {static_cast<Local>(c.tile_m), static_cast<Local>(c.tile_n),
+                                    static_cast<Local>(c.group_m), static_cast<Local>(c.few_m),
+                                    static_cast<Local>(c.few_n), c.spread, c.elastic})) {}
 
   void run(std::uint64_t seed) {
     const auto row_tiles =
@@ -110,20 +109,17 @@ class Coverage {
     share_out(seed);
     tiles_checked += reference_.total();
     few_checked += reference_.tiles_of(RowTileKind::few);
-    slim_checked += reference_.tiles_of(RowTileKind::slim);
-    slim_in_turns += reference_.slim_in_turns;
     few_in_turns += reference_.few_in_turns;
     halved_checked += reference_.halved;
   }
 
-  static inline std::int64_t tiles_checked = 0, few_checked = 0, slim_checked = 0;
-  static inline std::int64_t slim_in_turns = 0, few_in_turns = 0;
+  static inline std::int64_t tiles_checked = 0, few_checked = 0, few_in_turns = 0;
   static inline std::int64_t halved_checked = 0, absent_halves = 0;
 
  private:
   void step_by_step() {
     // How many pieces of each tile were there; its halves follow one another.
-    std::array<std::vector<int>, 3> pieces;
+    std::array<std::vector<int>, 2> pieces;
     for (const RowTileKind kind : kKinds) {
       pieces[static_cast<std::size_t>(kind)].resize(
           static_cast<std::size_t>(reference_.tiles_of(kind)));
@@ -131,7 +127,6 @@ class Coverage {
     std::int64_t index = 0;
     RowTileCursor cursor(CheckedSpan(case_.offs), grid_, case_.num_workers, 0);
     ASSERT_EQ(cursor.sequence().large_in_turns, reference_.large_in_turns);
-    ASSERT_EQ(cursor.sequence().slim_in_turns, reference_.slim_in_turns);
     ASSERT_EQ(cursor.sequence().few_in_turns, reference_.few_in_turns);
     for (; cursor.valid(); cursor.seek(++index)) {
       const RowTile<Local> tile = cursor.tile();
@@ -213,23 +208,16 @@ class Coverage {
            tile.segment_end == segment.begin + segment.rows && has_part(tile, *row, side);
   }
 
-  /// Rows and columns of the whole, or of the side that the piece is of. A half begins at its place
-  /// even where nothing is left for it.
+  /// All rows, and columns of the whole or of the side that the piece is of. A half begins at its
+  /// place even where nothing is left for it.
   bool has_part(const RowTile<Local>& tile, const ReferenceTileRow& row, int side) const {
-    const bool slim = tile.kind == RowTileKind::slim;
-    const std::int64_t width = tile.kind == RowTileKind::few ? case_.few_n
-                               : slim                        ? case_.slim_n
-                                                             : case_.tile_n;
-    const std::int64_t left = slim ? reference_.columns_of(RowTileKind::large) * case_.tile_n : 0;
-    Span rows{row.begin, row.begin + row.rows};
-    Span columns{left + tile.n_tile * width, std::min(left + (tile.n_tile + 1) * width, case_.n)};
-    if (side >= 0 && reference_.tall) rows = half_of_span(rows, case_.tile_m / 2, side);
-    if (side >= 0 && !reference_.tall) columns = half_of_span(columns, width / 2, side);
-    const bool absent = rows.count() == 0 || columns.count() == 0;
+    const std::int64_t width = tile.kind == RowTileKind::few ? case_.few_n : case_.tile_n;
+    Span columns{tile.n_tile * width, std::min((tile.n_tile + 1) * width, case_.n)};
+    if (side >= 0) columns = half_of_span(columns, width / 2, side);
+    const bool absent = columns.count() == 0;
     absent_halves += absent ? 1 : 0;
-    return tile.row == rows.begin && tile.column_begin == columns.begin &&
-           tile.rows == rows.count() && tile.columns == (absent ? 0 : columns.count()) &&
-           (side >= 0 || !absent);
+    return tile.row == row.begin && tile.rows == row.rows && tile.column_begin == columns.begin &&
+           tile.columns == columns.count() && (side >= 0 || !absent);
   }
 
   struct Span {
@@ -241,7 +229,7 @@ class Coverage {
     return side == 0 ? Span{all.begin, std::min(middle, all.end)} : Span{middle, all.end};
   }
 
-  static constexpr RowTileKind kKinds[] = {RowTileKind::large, RowTileKind::slim, RowTileKind::few};
+  static constexpr RowTileKind kKinds[] = {RowTileKind::large, RowTileKind::few};
 
   const ScheduleCase& case_;
   ReferenceSchedule reference_;
@@ -265,9 +253,9 @@ TEST(TileScheduler, EveryTileOfEveryValidSegmentExactlyOnce) {
     }
     ASSERT_FALSE(HasFatalFailure())
         << "case " << i << ": E " << c.offs.size() << ", M " << c.max_rows << ", tile " << c.tile_m
-        << "x" << c.tile_n << ", few " << c.few_m << "x" << c.few_n << ", slim " << c.slim_n
-        << (c.spread ? ", spread" : "") << (c.elastic ? ", elastic" : "") << ", workers "
-        << c.num_workers << (c.wrong ? ", wrong offsets" : "");
+        << "x" << c.tile_n << ", few " << c.few_m << "x" << c.few_n << (c.spread ? ", spread" : "")
+        << (c.elastic ? ", elastic" : "") << ", workers " << c.num_workers
+        << (c.wrong ? ", wrong offsets" : "");
   }
   // The generator must have made what this test is for.
   EXPECT_GT(wrong, 3000);
@@ -276,10 +264,6 @@ TEST(TileScheduler, EveryTileOfEveryValidSegmentExactlyOnce) {
   EXPECT_GT(Coverage<std::int64_t>::tiles_checked, 500'000);
   EXPECT_GT(Coverage<std::int32_t>::few_checked, 100'000);
   EXPECT_GT(Coverage<std::int64_t>::few_checked, 100'000);
-  EXPECT_GT(Coverage<std::int32_t>::slim_checked, 50'000);
-  EXPECT_GT(Coverage<std::int64_t>::slim_checked, 50'000);
-  EXPECT_GT(Coverage<std::int32_t>::slim_in_turns, 5000);
-  EXPECT_GT(Coverage<std::int64_t>::slim_in_turns, 5000);
   EXPECT_GT(Coverage<std::int32_t>::few_in_turns, 5000);
   EXPECT_GT(Coverage<std::int64_t>::few_in_turns, 5000);
   EXPECT_GT(Coverage<std::int32_t>::halved_checked, 20'000);

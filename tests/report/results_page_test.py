@@ -197,11 +197,11 @@ class Results(PageTest):
 
     def test_named_implementations_are_arms_and_have_no_prediction(self):
         rows = [row for row in made.bench() if row["problem"]["strategy"] == "grouped"]
-        named = [dict(row, problem=dict(row["problem"], implementation="made/up/tall"), timing=dict(row["timing"], median_s=row["timing"]["median_s"] / 2))
+        named = [dict(row, problem=dict(row["problem"], implementation="made/up/other"), timing=dict(row["timing"], median_s=row["timing"]["median_s"] / 2))
                  for row in rows]
         page = self.page(self.write("a.jsonl", lines(rows + named)))
         self.all_near(self.trace(page, "bench", "grouped")["y"], 700)
-        self.all_near(self.trace(page, "bench", "made/up/tall")["y"], 1400)
+        self.all_near(self.trace(page, "bench", "made/up/other")["y"], 1400)
         predicted = [row.get("predicted") is not None for row in self.data(page)["results"]["files"][0]["rows"]]
         self.assertEqual(predicted, [True] * len(rows) + [False] * len(named))
 

@@ -18,7 +18,6 @@ struct ScheduleCase {
   std::int64_t max_rows = 0;
   std::int64_t n = 0, tile_m = 0, tile_n = 0, group_m = 0;
   std::int64_t few_m = 0, few_n = 1;
-  std::int64_t slim_n = 0;
   bool spread = false, elastic = false;
   std::int64_t num_workers = 0;
   bool wrong = false;
@@ -52,13 +51,8 @@ class ScheduleCases {
     for (std::int64_t i = c.wrong ? 1 + below(3) : 0; i > 0; --i) {
       c.offs[static_cast<std::size_t>(below(num_experts))] = draw_wrong(c.max_rows);
     }
-    if (c.tile_m % 2 == 0 && below(2) == 0) {  // tall tiles, which are halved by rows
-      c.slim_n = std::max<std::int64_t>(
-          1, pick<std::int64_t, 4>({1, c.tile_n / 2, c.tile_n * 2 / 3, c.tile_n - 1}));
-    } else {
-      c.spread = below(2) == 0;
-      c.elastic = below(2) == 0;
-    }
+    c.spread = below(2) == 0;
+    c.elastic = below(2) == 0;
     return c;
   }
 

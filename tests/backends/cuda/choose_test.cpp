@@ -63,28 +63,22 @@ TEST(ChooseInstance, TheStorageThatTheKernelReadsIsTheProblems) {
   EXPECT_FALSE(is_mn_major(Pass::dgrad, WeightStorage::ekn));
 }
 
-// A row's bits may not depend on how many rows come with it: vllm#36488. The mean chooses the size
-// of tiles, which sums in the same order (tests/device compares the bits), and nothing else; what
-// is few is decided on the device, expert by expert.
-TEST(ChooseInstance, TheNumberOfRowsChoosesTheSizeOfTilesAlone) {
+// A row's bits may not depend on how many rows come with it: vllm#36488. The mean chooses pairs
+// or single CTAs, which sum in the same order (tests/device compares the bits), and nothing else;
+// what is few is decided on the device, expert by expert.
+TEST(ChooseInstance, OfSingleCtasTheNumberOfRowsChoosesNone) {
   for (const GroupedGemmProblem& problem : problems()) {
     GroupedGemmProblem other = problem;
-    const KernelConfig& config = choose_instance(problem).config;
+    const Instance& chosen = choose_instance(problem);
     for (const std::int64_t rows : {0, 1, 16, 1024, 4096, 100'000, 10'000'000}) {
       other.max_rows = rows;
-      KernelConfig chosen = choose_instance(other).config;
-      EXPECT_TRUE(!chosen.tall() || (!chosen.wgrad && !chosen.f32_out)) << rows;
-      chosen.tile_m = config.tile_m;
-      chosen.tile_n = config.tile_n;
-      chosen.stages = config.stages;
-      EXPECT_EQ(chosen, config) << rows;
+      EXPECT_EQ(choose_instance(other).name, chosen.name) << rows;
     }
   }
 }
 
-TEST(ChooseInstance, ChoosesSingleCtasAndNoTallTiles) {
+TEST(ChooseInstance, ChoosesSingleCtas) {
   for (const GroupedGemmProblem& problem : problems()) {
-    EXPECT_FALSE(choose_instance(problem).config.tall());
     EXPECT_FALSE(choose_instance(problem).config.pair);
   }
 }
@@ -95,9 +89,9 @@ TEST(ChooseInstance, EveryCompiledKernelIsSomeonesChoice) {
     chosen.insert(choose_instance(problem).name);
   }
   for (const Instance& instance : kInstances) {
-    // The expert names its own; tall tiles are there to be named, and pairs for what takes() knows.
+    // The expert names its own; pairs are for what takes() knows.
     const KernelConfig& c = instance.config;
-    const bool product = is_product(c) && !c.tall() && !c.pair;
+    const bool product = is_product(c) && !c.pair;
     EXPECT_EQ(chosen.count(instance.name), product ? 1U : 0U) << instance.name;
   }
 }
@@ -131,21 +125,6 @@ TEST(Regime, FollowsTheRowsOfTheExpert) {
   const KernelConfig& weights =
       choose_instance(problem_of(Pass::wgrad, WeightStorage::enk, DType::bf16, 1024)).config;
   EXPECT_EQ(regime_of(weights, 1), "") << "one size of tile";
-}
-
-TEST(Regime, OfTallTilesToo) {
-  static_assert(kInstances.front().config.tall());
-  expect_regimes(kInstances.front().config, {{0, ""},
-                                             {1, "64x128"},
-                                             {64, "64x128"},
-                                             {65, "256x192"},
-                                             {256, "256x192"},
-                                             {257, "256x192+64x128"},
-                                             {320, "256x192+64x128"},
-                                             {321, "256x192"},
-                                             {2048, "256x192"},
-                                             {100'000, "256x192"},
-                                             {100'100, "256x192+64x128"}});
 }
 
 class SupportsGrouped : public ::testing::Test {
@@ -272,9 +251,9 @@ TEST(Takes, SaysWhichKernelsAreThereToBeNamed) {
     if (!matches(instance, few)) continue;
     PlanOptions options;
     const Support support = takes(instance, {few, device, options});
-    EXPECT_EQ(support.ok, !c.tall() && !c.pair) << instance.name;
+    EXPECT_EQ(support.ok, !c.pair) << instance.name;
     EXPECT_EQ(support.reason.empty(), support.ok);
-    const char* const what = c.tall() ? "tall tiles" : c.pair ? "pairs of CTAs" : "";
+    const char* const what = c.pair ? "pairs of CTAs" : "";
     EXPECT_NE(support.reason.find(what), std::string::npos) << support.reason;
     const char* const part = support.ok ? "" : "named";
     EXPECT_NE(support.reason.find(part), std::string::npos) << support.reason;
@@ -345,8 +324,8 @@ TEST(SupportsExpert, RefusesWhatTheKernelsDoNotHold) {
               HasSubstr("32-bit"));
 }
 
-// A kernel of tall tiles is first in the list, and counts when it is named.
-TEST(Candidates, TallTilesComeFirstWhenNamed) {
+// A kernel in pairs counts when experts have many rows, or when it is named.
+TEST(Candidates, PairsComeFirstWhenNamed) {
   DeviceInfo device;
   device.device = {DeviceKind::cuda, 0};
   device.compute_capability = 90;
@@ -362,9 +341,9 @@ TEST(Candidates, TallTilesComeFirstWhenNamed) {
   EXPECT_EQ(first(64, {}), "cuda/sm90/bf16_rows_128x256_k");
   EXPECT_EQ(first(1 << 20, {}), "cuda/sm90/bf16_rows_2x128x256_k");
   PlanOptions named;
-  named.implementation = "cuda/sm90/bf16_rows_256x192_k";
+  named.implementation = "cuda/sm90/bf16_rows_2x128x256_k";
   EXPECT_EQ(first(64, named), *named.implementation);
-  named.implementation = "cuda/sm90/bf16_rows_256x192_mn";
+  named.implementation = "cuda/sm90/bf16_rows_2x128x256_mn";
   EXPECT_EQ(first(64, named), "") << "it reads the other storage";
 }
 

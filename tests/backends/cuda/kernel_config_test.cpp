@@ -46,38 +46,11 @@ TEST(KernelConfig, WarpsCoverTheTileOnce) {
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
     EXPECT_EQ(c.rows_per_warpgroup() * kConsumerWarpgroups, c.tile_m) << instance.name;
-    const int blocks = c.tall() ? 2 : 1;
-    EXPECT_EQ(c.rows_per_warpgroup(), blocks * kBlockRows) << instance.name << ": of wgmmas";
-    EXPECT_EQ(blocks * kPanelRows * kConsumerWarps, c.tile_m) << instance.name;
+    EXPECT_EQ(c.rows_per_warpgroup(), kBlockRows) << instance.name << ": of a wgmma";
+    EXPECT_EQ(kPanelRows * kConsumerWarps, c.tile_m) << instance.name;
     EXPECT_EQ(c.accumulators() * kWarpgroupThreads * kConsumerWarpgroups, c.tile_m * c.tile_n);
     EXPECT_EQ(c.panel_columns() * (c.f32_out ? 4 : 2), 128) << instance.name;
-    EXPECT_EQ(c.stages, c.tall() ? 3 : 4) << instance.name;
-  }
-}
-
-// Tall tiles lost where the rows of a raster group were more than L2 keeps (NB-0012).
-TEST(KernelConfig, OfATallRasterGroupTheRowsFitIntoL2) {
-  for (const Instance& instance : kInstances) {
-    const KernelConfig& c = instance.config;
-    if (c.wgrad) continue;
-    for (const std::int64_t k : {8, 512, 2048, 4096, 4104, 7168, 8192, 20480, 65536}) {
-      const auto shape = c.row_shape(k);
-      const std::int64_t tile_row_bytes = shape.tile_m * k * 2;
-      EXPECT_EQ(shape.tile_m, c.row_shape().tile_m);
-      EXPECT_EQ(shape.slim_n, c.row_shape().slim_n);
-      if (!c.tall()) {
-        EXPECT_EQ(shape.group_m, c.group_m) << instance.name << ", k = " << k;
-        continue;
-      }
-      EXPECT_GE(shape.group_m, 1) << "k = " << k;
-      EXPECT_LE(shape.group_m, c.group_m) << "k = " << k;
-      if (shape.group_m > 1) {
-        EXPECT_LE(shape.group_m * tile_row_bytes, kTallGroupBytes) << "k = " << k;
-      }
-      if (shape.group_m < c.group_m) {
-        EXPECT_GT((shape.group_m + 1) * tile_row_bytes, kTallGroupBytes) << "k = " << k;
-      }
-    }
+    EXPECT_EQ(c.stages, 4) << instance.name;
   }
 }
 
@@ -86,7 +59,7 @@ TEST(KernelConfig, OfATallRasterGroupTheRowsFitIntoL2) {
 TEST(KernelConfig, HalvesOfLargeTiles) {
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
-    if (c.wgrad || c.tall()) continue;
+    if (c.wgrad) continue;
     EXPECT_EQ(c.tile_n, 2 * kFewColumns) << instance.name;
     EXPECT_EQ(c.tile_n / 2 % 64, 0) << instance.name << ": whole panels";
     // The left half's first part is stored before its second: whole staged panels each.
@@ -94,28 +67,6 @@ TEST(KernelConfig, HalvesOfLargeTiles) {
     const math::SmemMap map = c.smem();
     EXPECT_EQ(map.b_bytes / 2, kFewColumns * kBlockK * 2) << instance.name;
   }
-}
-
-// A tall tile's absent blocks of rows are not multiplied, a half of it has two of its four, and
-// what its columns leave over is one or two slim ones.
-TEST(KernelConfig, TallTiles) {
-  int tall = 0;
-  for (const Instance& instance : kInstances) {
-    const KernelConfig& c = instance.config;
-    const math::RowTileShape<std::int32_t> shape = c.row_shape();
-    EXPECT_EQ(shape.tall(), c.tall()) << instance.name;
-    if (!c.tall()) continue;
-    ++tall;
-    EXPECT_FALSE(c.wgrad || c.f32_out || c.epilogue != Epilogue::store) << instance.name;
-    EXPECT_EQ(shape.slim_n, kSlimColumns);
-    EXPECT_EQ(shape.tile_n - shape.slim_n, 64) << "so that any multiple of 64 can be made of both";
-    EXPECT_EQ(kSlimColumns, kFewColumns) << "which are copied by one box";
-    EXPECT_EQ(c.tile_m / 2 % (kConsumerWarpgroups * kBlockRows), 0)
-        << "each warpgroup has a block of a half";
-    EXPECT_LT(shape.few_m, kConsumerWarpgroups * kBlockRows)
-        << "a tile has a block for the first, and what is less is a tile of few rows";
-  }
-  EXPECT_EQ(tall, 2);
 }
 
 TEST(KernelConfig, RegistersAreSharedOut) {
@@ -148,10 +99,9 @@ TEST(KernelConfig, TilesOfFewRows) {
     EXPECT_EQ(shape.few_n, c.worker_ctas() * kFewColumns);
     EXPECT_EQ(shape.few_m, kFewRows);
     EXPECT_LT(shape.few_m, shape.tile_m) << instance.name;
-    // Its operands lie where those of a large tile do; if b finds no room, its second half does not
-    // lie beside the first (staging_test.cpp).
+    // Its operands lie where those of a large tile do.
     EXPECT_LE(kFewRows * kFewBlockK * 2, c.smem().a_stage_bytes) << instance.name;
-    EXPECT_LE(kFewColumns * kFewBlockK * 2 / (c.tall() ? 2 : 1), c.smem().b_stage_bytes);
+    EXPECT_LE(kFewColumns * kFewBlockK * 2, c.smem().b_stage_bytes) << instance.name;
   }
 }
 

@@ -26,7 +26,7 @@ GroupedGemmProblem problem_of(Pass pass) {
 }
 
 // Two CTAs' tiles, of which each loads half of what both read by the boxes that there are, and a
-// raster group as tall as the tiles of all SMs are wide: 16 by 8 of 128 x 256.
+// raster group as high as the tiles of all SMs are wide: 16 by 8 of 128 x 256.
 TEST(Pairs, LoadWholeBoxesOfWhatBothRead) {
   int pairs = 0;
   for (const Instance& instance : kInstances) {
@@ -34,7 +34,7 @@ TEST(Pairs, LoadWholeBoxesOfWhatBothRead) {
     EXPECT_EQ(c.worker_ctas(), c.pair ? 2 : 1) << instance.name;
     if (!c.pair) continue;
     ++pairs;
-    EXPECT_FALSE(c.tall() || c.gather || c.row_weights) << instance.name;
+    EXPECT_FALSE(c.gather || c.row_weights) << instance.name;
     if (c.wgrad) continue;
     EXPECT_FALSE(c.f32_out) << instance.name;
     const math::RowTileShape<std::int32_t> shape = c.row_shape();

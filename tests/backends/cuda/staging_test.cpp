@@ -86,24 +86,6 @@ std::vector<Box> short_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t
   return boxes;
 }
 
-/// The boxes that a stage of a tall tile, or of a slim one, takes: all rows in one box or the
-/// blocks that there are, and the columns.
-std::vector<Box> tall_boxes(const KernelConfig& c, PanelCopy copy, std::int64_t stage,
-                            int row_blocks, int columns) {
-  const std::int64_t a = c.smem().a_offset(stage), b = c.smem().b_offset(stage);
-  std::vector<Box> boxes;
-  if (row_blocks == c.tile_m / kBlockRows) {
-    boxes.push_back({a, math::panel_bytes(c.tile_m)});
-  } else {
-    for (int block = 0; block < row_blocks; ++block) {
-      boxes.push_back({a + block * kBlockBytes, math::panel_bytes(kBlockRows)});
-    }
-  }
-  append(boxes, c.b_mn_major ? panel_boxes(b, columns, copy)
-                             : std::vector<Box>{{b, math::panel_bytes(columns)}});
-  return boxes;
-}
-
 /// The boxes of a tile of few rows: two panels along the contraction, the rows by the smaller box
 /// where they are the fewest.
 std::vector<Box> few_boxes(const KernelConfig& c, PanelCopy copy, int stage, int box_rows) {
@@ -176,22 +158,13 @@ TEST(StageCopies, OfFewRowsAndOfHalvesStayInTheirStageAndApart) {
     for (const PanelCopy copy : {PanelCopy::whole, PanelCopy::single}) {
       for (int stage = 0; stage < c.stages; ++stage) {
         // The bytes are what stage_loads.cuh lets the stage's barrier expect.
-        if (!c.tall()) {
-          const std::vector<Box> half = half_boxes(c, copy, stage);
-          EXPECT_EQ(bytes_of(half), map.a_bytes + map.b_bytes / 2) << instance.name;
-          expect_inside(instance, copy, stage, half);
-        }
+        const std::vector<Box> half = half_boxes(c, copy, stage);
+        EXPECT_EQ(bytes_of(half), map.a_bytes + map.b_bytes / 2) << instance.name;
+        expect_inside(instance, copy, stage, half);
         if (c.pair) {
           const std::vector<Box> boxes = short_boxes(c, copy, stage);
           EXPECT_EQ(bytes_of(boxes), map.a_bytes + map.b_bytes / 2) << instance.name;
           expect_inside(instance, copy, stage, boxes);
-        }
-        for (int blocks = 1; c.tall() && blocks <= c.tile_m / kBlockRows; ++blocks) {
-          for (const int columns : {c.tile_n, kSlimColumns}) {
-            const std::vector<Box> boxes = tall_boxes(c, copy, stage, blocks, columns);
-            EXPECT_EQ(bytes_of(boxes), blocks * kBlockBytes + columns * 128) << instance.name;
-            expect_inside(instance, copy, stage, boxes);
-          }
         }
         for (const int box_rows : {kFewRows, kFewestRows}) {
           const std::vector<Box> few = few_boxes(c, copy, stage, box_rows);
@@ -206,8 +179,8 @@ TEST(StageCopies, OfFewRowsAndOfHalvesStayInTheirStageAndApart) {
 // ---- What the wgmmas read
 
 /// Operand starts as multiply_large() of mainloop.cuh adds them up, against the layout that the
-/// copies leave: for all columns at once (wgrad, tall and slim tiles), for the left or the right
-/// half of a whole tile, and for half a tile, whose columns lie where the left half does.
+/// copies leave: for all columns at once (wgrad), for the left or the right half of a whole tile,
+/// and for half a tile, whose columns lie where the left half does.
 TEST(StageReads, EveryWgmmaStartsAtItsRowsAndColumnsAndItsStepOfTheContraction) {
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
@@ -223,9 +196,8 @@ TEST(StageReads, EveryWgmmaStartsAtItsRowsAndColumnsAndItsStepOfTheContraction) 
       }
       const bool mn_major = c.wgrad || c.b_mn_major;
       for (const int first_column : {0, c.tile_n / 2}) {
-        for (const int copied : {c.tile_n, c.tall() ? kSlimColumns : c.tile_n / 2}) {
-          const bool all_at_once = c.wgrad || c.tall();
-          if (first_column >= copied || (all_at_once && first_column > 0)) continue;
+        for (const int copied : {c.tile_n, c.tile_n / 2}) {
+          if (first_column >= copied || (c.wgrad && first_column > 0)) continue;
           EXPECT_EQ(first_column / 64 * kBlockBytes +
                         (mn_major ? math::mn_major_step_bytes(step)
                                   : math::k_major_step_bytes(step, c.tile_n)),
@@ -352,36 +324,27 @@ TEST(StagedPanel, EveryF32ElementIsWrittenOnceWhereTheStoreReadsIt) {
 
 /// What target() of grouped_kernel.cuh and store_panels() of epilogue.cuh make of a tile: each
 /// element is stored from one panel of one warp. LargeTiles stores a whole tile as two sides, in
-/// pieces of 64 columns: left and right columns, or of a tall tile the warpgroup's blocks of rows.
+/// pieces of 64 columns: left and right columns.
 TEST(StagedPanel, PanelsOfAllWarpsCoverTheTileOnce) {
   struct Part {
-    int kind, rows, columns, sides, row_step, column_step;
+    int kind, rows, columns, sides;
   };
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
-    std::vector<Part> parts = {{TileMessage::large, c.tile_m, c.tile_n, 1, 0, 0}};
-    if (c.tall()) {
-      const int step = kConsumerWarpgroups * kBlockRows;
-      parts = {{TileMessage::tall, c.tile_m, c.tile_n, 2, step, 0},
-               {TileMessage::tall, c.tile_m / 2, c.tile_n, 1, step, 0},
-               {TileMessage::slim, c.tile_m, kSlimColumns, 2, step, 0},
-               {TileMessage::few, kFewRows, kFewColumns, 1, 0, 0}};
-    } else if (!c.wgrad) {
-      parts = {{TileMessage::large, c.tile_m, c.tile_n, 2, 0, c.tile_n / 2},
-               {TileMessage::half, c.tile_m, c.tile_n / 2, 1, 0, 0},
-               {TileMessage::few, kFewRows, kFewColumns, 1, 0, 0}};
+    std::vector<Part> parts = {{TileMessage::large, c.tile_m, c.tile_n, 1}};
+    if (!c.wgrad) {
+      parts = {{TileMessage::large, c.tile_m, c.tile_n, 2},
+               {TileMessage::half, c.tile_m, c.tile_n / 2, 1},
+               {TileMessage::few, kFewRows, kFewColumns, 1}};
     }
     for (const Part& part : parts) {
       const bool few = part.kind == TileMessage::few;
-      const bool by_columns = part.column_step > 0 || few;
-      const int warp_columns =
-          by_columns ? part.columns / (few ? kConsumerWarpgroups : part.sides) : part.columns;
+      const int warp_columns = part.columns / (few ? kConsumerWarpgroups : part.sides);
       std::vector<int> stores(static_cast<std::size_t>(part.rows * part.columns));
       for (int warp = 0; warp < kConsumerWarps; ++warp) {
         for (int side = 0; side < part.sides; ++side) {
-          const int first_row =
-              (few ? 0 : warp / 4 * kBlockRows) + warp % 4 * kPanelRows + side * part.row_step;
-          const int first_column = (few ? warp / 4 * warp_columns : 0) + side * part.column_step;
+          const int first_row = (few ? 0 : warp / 4 * kBlockRows) + warp % 4 * kPanelRows;
+          const int first_column = (few ? warp / 4 : side) * warp_columns;
           EXPECT_EQ(warp_columns % c.panel_columns(), 0) << instance.name;
           for (int i = 0; i < kPanelRows * warp_columns; ++i) {
             const int row = first_row + i / warp_columns;

@@ -15,11 +15,11 @@
 namespace moesaic::backends::cuda {
 
 template <KernelConfig kConfig>
-class DswigluTiles : private TileSides<kConfig, kConfig.tile_n> {
+class DswigluTiles : private TileSides<kConfig> {
  public:
   __device__ DswigluTiles(const Ring<kConfig>& ring, const ExpertMaps& maps,
                           const KernelParams& params, int warp)
-      : TileSides<kConfig, kConfig.tile_n>(ring, warp / 4),
+      : TileSides<kConfig>(ring, warp / 4),
         maps_(maps),
         expert_(params.expert),
         first_line_(static_cast<std::uint32_t>(warp * kPanelBytes)) {}
@@ -62,7 +62,7 @@ class DswigluTiles : private TileSides<kConfig, kConfig.tile_n> {
   }
 
  private:
-  using Sides = TileSides<kConfig, kConfig.tile_n>;
+  using Sides = TileSides<kConfig>;
   using Sides::begin_tile;
   using Sides::is_long;
   using Sides::is_mine;
@@ -121,7 +121,7 @@ class DswigluTiles : private TileSides<kConfig, kConfig.tile_n> {
   template <int kSide, int kBlock>
   __device__ __forceinline__ void activate(const RingState<kConfig>& at, const PanelTarget& to) {
     ptx::barrier_wait(ring_.full(at.stage), at.phase);
-    const int column = to.column + kSide * Sides::kColumnStep + kBlock * 64;
+    const int column = to.column + kSide * Sides::kSideColumns + kBlock * 64;
     // A branch around it all keeps the activation behind the wgmmas that are issued before it.
     if (to.row < to.row_limit && column < to.column_limit) {
       const std::uint32_t h_panel = ring_.a(at.stage) + first_line_;

@@ -42,13 +42,6 @@ inline constexpr int kFewBlockK = 2 * kBlockK;
 /// Of a panel along the contraction.
 inline constexpr int kFewABytes = kFewRows * 128, kFewBBytes = kFewColumns * 128;
 
-/// Bytes of a's rows that a raster group of tall tiles may have: about what L2 keeps beside
-/// weights, which changed nothing (NB-0012).
-inline constexpr std::int64_t kTallGroupBytes = 16 << 20;
-
-/// Columns of a slim tile. Copied by the box of a tile of few rows.
-inline constexpr int kSlimColumns = kFewColumns;
-
 /// Tile rows up to the end of each group of experts, of large tiles and of tiles of few rows: what
 /// a CTA works out once from the offsets where there are more groups than a warp walks through.
 struct GroupTable {
@@ -57,17 +50,16 @@ struct GroupTable {
 
 /// What the producer tells the consumers of a tile, beside the tile's first stage.
 struct TileMessage {
-  /// large, half: of 128 rows; a half is its left or its right columns. tall, slim: of 256 rows and
-  /// the config's columns or kSlimColumns; a half of one has half the rows.
-  enum Kind : std::int32_t { end, large, half, few, tall, slim };
+  /// large, half: of 128 rows; a half is its left or its right columns.
+  enum Kind : std::int32_t { end, large, half, few };
   Kind kind;
   std::int32_t
       k_blocks;  ///< Stages; wgrad: 0 for an expert without rows, which takes one all the same.
   std::int32_t row, column;  ///< Of the tile: in its segment, or in dw[e].
   /// forward, dgrad. wgrad in pairs: whether they work together, in segment_begin.
   std::int32_t segment_begin, segment_rows;
-  std::int32_t expert;      ///< wgrad
-  std::int32_t row_blocks;  ///< tall, slim: blocks of 64 rows that it has.
+  std::int32_t expert;  ///< wgrad
+  std::int32_t unused;  ///< Of two 16-byte words.
 };
 static_assert(sizeof(TileMessage) == 32, "two 16-byte words");
 
@@ -120,10 +112,6 @@ struct KernelConfig {
   [[nodiscard]] MOESAIC_HD constexpr bool may_part() const { return pair && wgrad; }
   /// Whether a warpgroup may have no row of a large tile, which it then passes over.
   [[nodiscard]] MOESAIC_HD constexpr bool passes_over() const { return wgrad || pair; }
-  /// Whether a warpgroup has two blocks of 64 rows: see block/tile_sides.cuh.
-  [[nodiscard]] MOESAIC_HD constexpr bool tall() const {
-    return rows_per_warpgroup() == 2 * kBlockRows;
-  }
   [[nodiscard]] MOESAIC_HD constexpr int accumulators() const {
     return rows_per_warpgroup() / kBlockRows * tile_n / 2;
   }
@@ -142,19 +130,8 @@ struct KernelConfig {
             .group_m = group_m,
             .few_m = kFewRows,
             .few_n = worker_ctas() * kFewColumns,
-            .slim_n = tall() ? kSlimColumns : 0,
             .spread = spread,
-            .elastic = !tall()};
-  }
-  /// The same for a contraction of k >= 1: long rows make a tall raster group shorter.
-  [[nodiscard]] constexpr math::RowTileShape<std::int32_t> row_shape(std::int64_t k) const {
-    math::RowTileShape<std::int32_t> shape = row_shape();
-    if (tall()) {
-      const std::int64_t in_l2 = kTallGroupBytes / (tile_m * k * 2);
-      shape.group_m = static_cast<std::int32_t>(
-          math::max<std::int64_t>(1, math::min<std::int64_t>(in_l2, group_m)));
-    }
-    return shape;
+            .elastic = true};
   }
   [[nodiscard]] MOESAIC_HD constexpr math::SmemMap smem() const {
     return math::smem_map(
@@ -166,16 +143,10 @@ struct KernelConfig {
          .staging_bytes = std::int64_t{kConsumerWarps} * kStagingPanels * kPanelBytes,
          .num_barriers = std::int64_t{2} * stages});
   }
-  /// Where the panels of b lie in a stage of few rows: a second one that finds no room with the
-  /// first lies behind the rows of a.
+  /// Where the panels of b lie in a stage of few rows.
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t few_b_offset(std::int64_t stage,
                                                                int panel) const {
-    const math::SmemMap map = smem();
-    constexpr std::int64_t kPanels = 2;
-    if (panel > 0 && map.b_bytes < kPanels * kFewBBytes) {
-      return map.a_offset(stage) + kPanels * kFewABytes;
-    }
-    return map.b_offset(stage) + panel * std::int64_t{kFewBBytes};
+    return smem().b_offset(stage) + panel * std::int64_t{kFewBBytes};
   }
   /// Columns of the larger box of b: of a tile, but of a pair's in forward and dgrad what each CTA
   /// loads of half a tile.

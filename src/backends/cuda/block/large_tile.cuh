@@ -48,21 +48,21 @@ class WeightStore {
   const KernelParams& params_;
 };
 
-/// Tiles of one kind and kColumns columns. `Store` has piece<0>(sums, to), piece<1>(sums, to) and
-/// so on, called in this order for each side.
-template <KernelConfig kConfig, class Store, int kColumns, TileMessage::Kind kKind>
-class LargeTiles : private TileSides<kConfig, kColumns> {
+/// `Store` has piece<0>(sums, to), piece<1>(sums, to) and so on, called in this order for each
+/// side.
+template <KernelConfig kConfig, class Store>
+class LargeTiles : private TileSides<kConfig> {
  public:
   __device__ LargeTiles(const Ring<kConfig>& ring, const Store& store, int warpgroup)
-      : TileSides<kConfig, kColumns>(ring, warpgroup), store_(store) {}
+      : TileSides<kConfig>(ring, warpgroup), store_(store) {}
 
-  /// Computes `tile`, if it is of this kind, and all that follow. `receive_next` waits for the next
+  /// Computes `tile`, if it is a whole one, and all that follow. `receive_next` waits for the next
   /// message and puts it and its target into `tile` and `to`.
   template <class ReceiveNext>
   __device__ __forceinline__ void compute(RingState<kConfig>& state, const TileMessage& tile,
                                           const PanelTarget& to, const ReceiveNext& receive_next) {
-    while (is_mine(tile, to, kKind)) {
-      if (!overlaps(tile)) {
+    while (is_mine(tile, to, TileMessage::large)) {
+      if (!is_long(tile)) {
         compute_alone(state, tile, to);
         receive_next();
       } else {
@@ -73,7 +73,7 @@ class LargeTiles : private TileSides<kConfig, kColumns> {
           end(state, to);
           const PanelTarget done = to;
           receive_next();
-          goes_on = is_mine(tile, to, kKind) && overlaps(tile);
+          goes_on = is_mine(tile, to, TileMessage::large) && is_long(tile);
           if (goes_on) {
             begin_tile(state, [&] { store<1>(done); });
           } else {
@@ -98,10 +98,8 @@ class LargeTiles : private TileSides<kConfig, kColumns> {
   }
 
  private:
-  using Sides = TileSides<kConfig, kColumns>;
+  using Sides = TileSides<kConfig>;
   using Sides::begin_tile;
-  using Sides::has_any;
-  using Sides::has_both;
   using Sides::is_long;
   using Sides::is_mine;
   using Sides::issue_last_two;
@@ -116,25 +114,13 @@ class LargeTiles : private TileSides<kConfig, kColumns> {
 
   static constexpr int kPieces = Sides::kSideColumns / 64;
 
-  [[nodiscard]] __device__ bool overlaps(const TileMessage& tile) const {
-    return is_long(tile) && has_both(tile);
-  }
-
-  /// A tile too short to overlap with anything, or without side 1, or without rows for this
-  /// warpgroup.
+  /// A tile too short to overlap with anything.
   __device__ __forceinline__ void compute_alone(RingState<kConfig>& state, const TileMessage& tile,
                                                 const PanelTarget& to) {
-    if (has_both(tile)) {
-      if (kConfig.wgrad && tile.k_blocks == 0) pass_over(state);
-      multiply_alone(state, tile.k_blocks);
-      store<0>(to);
-      store<1>(to);
-    } else if (!has_any(tile)) {
-      skip_stages<kConfig>(ring_, state, tile.k_blocks);
-    } else {
-      multiply_first(state, tile.k_blocks);
-      store<0>(to);
-    }
+    if (kConfig.wgrad && tile.k_blocks == 0) pass_over(state);
+    multiply_alone(state, tile.k_blocks);
+    store<0>(to);
+    store<1>(to);
   }
 
   /// wgrad: an expert without rows; its stage has but the message.
@@ -158,8 +144,7 @@ class LargeTiles : private TileSides<kConfig, kColumns> {
 
   template <int kSide, int kPiece>
   __device__ __forceinline__ void store_piece(PanelTarget to) {
-    to.column += kSide * Sides::kColumnStep;
-    to.row += kSide * Sides::kRowStep;
+    to.column += kSide * Sides::kSideColumns;
     store_.template piece<kPiece>(sums_[kSide], to);
   }
   /// Pieces [kPiece, kEnd).

@@ -22,11 +22,6 @@ class LeftInSharedMemory {
             ring.a(stage) + static_cast<std::uint32_t>(warpgroup * kBlockBytes),
             math::k_major_operand())) {}
 
-  /// The rows `blocks` blocks of 64 below.
-  [[nodiscard]] __device__ __forceinline__ LeftInSharedMemory below(int blocks) const {
-    return LeftInSharedMemory(start_ + (blocks * kBlockBytes >> 4));
-  }
-
   /// sums (+)= the step's 64 x 16 by b's 16 x kColumns.
   template <KernelConfig kConfig, int kColumns>
   __device__ __forceinline__ void multiply(int step, std::uint64_t b, std::uint32_t scale_d,
@@ -36,8 +31,6 @@ class LeftInSharedMemory {
   }
 
  private:
-  __device__ explicit LeftInSharedMemory(std::uint64_t start) : start_(start) {}
-
   std::uint64_t start_;
 };
 

@@ -26,19 +26,17 @@ __device__ __forceinline__ TileMessage describe(const KernelParams& params,
                                                 const math::RowTile<std::int32_t>& tile) {
   const auto begin = static_cast<std::int32_t>(tile.row_begin) - tile.row;
   const bool few = tile.kind == math::RowTileKind::few;
-  const bool slim = kConfig.tall() && tile.kind == math::RowTileKind::slim;
   const int block_k = few ? kFewBlockK : kBlockK;
-  const TileMessage::Kind whole = kConfig.tall() ? (slim ? TileMessage::slim : TileMessage::tall)
-                                  : tile.half    ? TileMessage::half
-                                                 : TileMessage::large;
-  return {few ? TileMessage::few : whole,
+  return {few         ? TileMessage::few
+          : tile.half ? TileMessage::half
+                      : TileMessage::large,
           math::ceil_div(params.k, block_k),
           tile.row,
           static_cast<std::int32_t>(tile.column_begin),
           begin,
           static_cast<std::int32_t>(tile.segment_end) - begin,
           0,
-          kConfig.tall() ? math::ceil_div(tile.rows, kBlockRows) : 0};
+          0};
 }
 
 template <KernelConfig kConfig>
@@ -116,8 +114,6 @@ __device__ __forceinline__ void fill_stage(const MapsOf<kConfig.epilogue>& maps,
     load_few_rows_stage<kConfig>(maps, params, ring, stage, tile, k_block, policy);
   } else if constexpr (kConfig.pair) {
     load_pair_stage<kConfig>(maps, params, ring, stage, tile, k_block, policy);
-  } else if constexpr (kConfig.tall()) {
-    load_tall_stage<kConfig>(maps, params, ring, stage, tile, k_block, policy);
   } else {
     load_row_stage<kConfig>(maps, params, ring, stage, tile, k_block, policy);
   }
@@ -134,7 +130,7 @@ __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
   const int stages = math::max(message.k_blocks, 1);
   std::uint64_t policy = 0;
   if constexpr (!kConfig.wgrad) {
-    policy = weight_policy(kConfig.tall() ? params.rows.shape : kConfig.row_shape(), tile);
+    policy = weight_policy(kConfig.row_shape(), tile);
   }
   int k_block = 0;
   const auto load_until = [&](int end) {

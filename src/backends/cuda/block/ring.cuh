@@ -86,12 +86,10 @@ struct Ring : RingOfPair<kConfig.may_part()> {
 __device__ __forceinline__ void send(std::uint32_t to, const TileMessage& message) {
   ptx::store_shared_v4(to, message.kind, message.k_blocks, message.row, message.column);
   ptx::store_shared_v4(to + 16, message.segment_begin, message.segment_rows, message.expert,
-                       message.row_blocks);
+                       message.unused);
 }
 /// Read after waiting for the stage's full barrier, before the stage is released. All 32 lanes.
-/// kAll: row_blocks too. Lane 0 reads, since it is the one that releases the stage: its own order
-/// is enough.
-template <bool kAll>
+/// Lane 0 reads, since it is the one that releases the stage: its own order is enough.
 __device__ __forceinline__ TileMessage receive(std::uint32_t from) {
   int4 low{}, high{};
   if (lane_id() == 0) {
@@ -106,7 +104,7 @@ __device__ __forceinline__ TileMessage receive(std::uint32_t from) {
           all(high.x),
           all(high.y),
           all(high.z),
-          kAll ? all(high.w) : 0};
+          0};
 }
 
 /// One warp's arrival frees its share of a stage; the producer waits for all eight consumer warps.

@@ -129,9 +129,7 @@ class RowTileWalk {
   /// group.
   __device__ void go_back(const math::RowTilePlace& at, std::int64_t columns) {
     const bool few = at.kind == math::RowTileKind::few;
-    bool back = few != few_;
-    if (grid_.shape.tall()) back = back || at.tile < group_begin_ * columns;
-    if (back) {
+    if (few != few_) {
       few_ = few;
       group_ = 0;
       load_group(0);
@@ -151,7 +149,6 @@ class RowTileWalk {
 
   __device__ void load_group(int begin) {
     segment_ = segment_of(params_, group_);
-    group_begin_ = begin;
     last_tile_row_ = begin + inclusive_sum(grid_.tile_rows(segment_, few_));
     group_end_ = __shfl_sync(kAllLanes, last_tile_row_, 31);
   }
@@ -165,7 +162,6 @@ class RowTileWalk {
   math::RowTileSequence sequence_{};
   math::RowRange segment_{};        // of this lane's expert
   std::int32_t last_tile_row_ = 0;  // tile rows of all experts up to this lane's
-  std::int32_t group_begin_ = 0;    // up to the group's first
   std::int32_t group_end_ = 0;      // and up to its last
 };
 

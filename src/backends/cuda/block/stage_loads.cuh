@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one lane issues for one stage of a tile: one bulk tensor copy per operand (two for few rows
-// and for lines of up and gate, one per 64 rows of a tall tile that lacks some), or one per panel
-// where a box of panels would reach past the operand.
+// and for lines of up and gate), or one per panel where a box of panels would reach past the
+// operand.
 #pragma once
 
 #include <cstdint>
@@ -72,41 +72,6 @@ __device__ __forceinline__ void load_row_stage(const TensorMaps& maps, const Ker
   } else if (tile.half) {
     load_weight_columns<kConfig.tile_n / 2>(columns_map, params.b_panels, ring.b(stage), full, k,
                                             column, tile.expert, policy);
-  } else {
-    load_weight_columns<kConfig.tile_n>(columns_map, params.b_panels, ring.b(stage), full, k,
-                                        column, tile.expert, policy);
-  }
-}
-
-/// The same for a tall tile: of its rows as many blocks of 64 as it has.
-template <KernelConfig kConfig>
-__device__ __forceinline__ void load_tall_stage(const TensorMaps& maps, const KernelParams& params,
-                                                const Ring<kConfig>& ring, int stage,
-                                                const math::RowTile<std::int32_t>& tile,
-                                                int k_block, std::uint64_t policy) {
-  const std::uint32_t full = ring.full(stage);
-  const int k = k_block * kBlockK;
-  const int row = static_cast<int>(tile.row_begin);
-  const int column = static_cast<int>(tile.column_begin);
-  const int row_blocks = math::ceil_div(tile.rows, kBlockRows);
-  const bool slim = tile.kind == math::RowTileKind::slim;
-  const int columns = slim ? kSlimColumns : kConfig.tile_n;
-  ptx::barrier_arrive_expect(full,
-                             static_cast<std::uint32_t>(row_blocks * kBlockBytes + columns * 128));
-  if (row_blocks == kConfig.tile_m / kBlockRows) {
-    ptx::load_box<2>(ring.a(stage), &maps.a, full, {k, row});
-  } else {
-    for (int block = 0; block < row_blocks; ++block) {
-      ptx::load_box<2>(ring.a(stage) + static_cast<std::uint32_t>(block * kBlockBytes), &maps.a_few,
-                       full, {k, row + block * kBlockRows});
-    }
-  }
-  const CUtensorMap* columns_map = slim ? &maps.b_few : &maps.b;
-  if constexpr (!kConfig.b_mn_major) {
-    ptx::load_box(ring.b(stage), columns_map, full, {k, column, tile.expert}, policy);
-  } else if (slim) {
-    load_weight_columns<kSlimColumns>(columns_map, params.b_panels, ring.b(stage), full, k, column,
-                                      tile.expert, policy);
   } else {
     load_weight_columns<kConfig.tile_n>(columns_map, params.b_panels, ring.b(stage), full, k,
                                         column, tile.expert, policy);

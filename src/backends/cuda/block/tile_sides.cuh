@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two sides of a consumer warpgroup's sums of a tile, and their multiplications. In a tile of
-// 128 rows the warpgroup has 64 of them, and the sides are left and right columns; in a tall one it
-// has two blocks of 64 rows, which are its sides: 0 and 2 of the tile for the first warpgroup, 1
-// and 3 for the second, so that a tile of few blocks is shared evenly.
+// The two sides of a consumer warpgroup's sums of a large tile, its left and its right columns, and
+// their multiplications. Of the tile's 128 rows the warpgroup has 64.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +10,15 @@
 
 namespace moesaic::backends::cuda {
 
-/// kColumns: of the tile.
-template <KernelConfig kConfig, int kColumns>
+template <KernelConfig kConfig>
 class TileSides {
  public:
-  static constexpr int kSideColumns = kConfig.tall() ? kColumns : kColumns / 2;
-  /// How far side 1 lies from side 0.
-  static constexpr int kColumnStep = kConfig.tall() ? 0 : kSideColumns;
-  static constexpr int kRowStep = kConfig.tall() ? kConsumerWarpgroups * kBlockRows : 0;
+  static constexpr int kSideColumns = kConfig.tile_n / 2;
 
  protected:
   static constexpr int kSums = kSideColumns / 2;
   static constexpr int kOverlapped = 2;  // stages at either end of a tile
-  static_assert(kConfig.tall() || kFewRows >= kConfig.rows_per_warpgroup(),
+  static_assert(kFewRows >= kConfig.rows_per_warpgroup(),
                 "a large tile has rows for both warpgroups");
 
   __device__ TileSides(const Ring<kConfig>& ring, int warpgroup)
@@ -41,13 +35,6 @@ class TileSides {
     if constexpr (kConfig.passes_over()) return has_lines(tile, to, warpgroup_);
     return true;
   }
-  /// Whether a tile of forward or dgrad has rows of both sides for this warpgroup, or of any.
-  [[nodiscard]] __device__ bool has_any(const TileMessage& tile) const {
-    return !kConfig.tall() || tile.row_blocks > warpgroup_;
-  }
-  [[nodiscard]] __device__ bool has_both(const TileMessage& tile) const {
-    return !kConfig.tall() || tile.row_blocks > kConsumerWarpgroups + warpgroup_;
-  }
 
   using Left = LeftOperand<kConfig>;
 
@@ -56,12 +43,7 @@ class TileSides {
   }
   template <int kSide>
   __device__ __forceinline__ void multiply(int stage, const Left& left, bool first) {
-    if constexpr (kConfig.tall() && kSide > 0) {
-      multiply_large<0, kSideColumns>(ring_, stage, left.below(kRowStep / kBlockRows), first,
-                                      sums_[kSide]);
-    } else {
-      multiply_large<kSide * kColumnStep, kSideColumns>(ring_, stage, left, first, sums_[kSide]);
-    }
+    multiply_large<kSide * kSideColumns, kSideColumns>(ring_, stage, left, first, sums_[kSide]);
   }
 
   __device__ __forceinline__ void multiply_all(RingState<kConfig>& state, int k_blocks,
@@ -75,14 +57,12 @@ class TileSides {
   }
   /// All of a tile whose ends overlap with nothing.
   __device__ __forceinline__ void multiply_alone(RingState<kConfig>& state, int k_blocks) {
-    const bool starts = start_sums();
-    multiply_all(state, k_blocks, starts);
+    multiply_all(state, k_blocks, true);
   }
   /// All of a tile that has but side 0.
   __device__ __forceinline__ void multiply_first(RingState<kConfig>& state, int k_blocks) {
-    const bool starts = start_sums();
     multiply_stages<kConfig>(
-        ring_, state, k_blocks, starts, [&](int stage) { return load(stage); },
+        ring_, state, k_blocks, true, [&](int stage) { return load(stage); },
         [&](int stage, const Left& left, bool first) { multiply<0>(stage, left, first); });
   }
 
@@ -133,37 +113,13 @@ class TileSides {
     RingState<kConfig> second = state;
     second.advance();
     wait_for_operands<kConfig>(ring_, state);
-    if constexpr (kConfig.tall()) {
-      // Of three stages the second may still be on its way.
-      const Left left = load(state.stage);
-      ptx::wgmma_fence();
-      multiply<0>(state.stage, left, starts);
-      wait_for_operands<kConfig>(ring_, second);
-      const Left second_left = load(second.stage);
-      ptx::wgmma_fence();
-      multiply<0>(second.stage, second_left, false);
-      ptx::wgmma_commit();
-      return {second, left, second_left};
-    } else {
-      wait_for_operands<kConfig>(ring_, second);
-      const Left left = load(state.stage), second_left = load(second.stage);
-      ptx::wgmma_fence();
-      multiply<0>(state.stage, left, starts);
-      multiply<0>(second.stage, second_left, false);
-      ptx::wgmma_commit();
-      return {second, left, second_left};
-    }
-  }
-
-  /// Whether the first multiplication is to start the sums. Those of tall tiles are zeroed instead:
-  /// with a flag that is not known to the compiler it keeps the sums of both widths from tile to
-  /// tile, which are more than there are registers (NB-0012).
-  __device__ __forceinline__ bool start_sums() {
-    if constexpr (kConfig.tall()) {
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) sums_[0][i] = sums_[1][i] = 0.0F;
-    }
-    return !kConfig.tall();
+    wait_for_operands<kConfig>(ring_, second);
+    const Left left = load(state.stage), second_left = load(second.stage);
+    ptx::wgmma_fence();
+    multiply<0>(state.stage, left, starts);
+    multiply<0>(second.stage, second_left, false);
+    ptx::wgmma_commit();
+    return {second, left, second_left};
   }
 };
 

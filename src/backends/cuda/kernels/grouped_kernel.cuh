@@ -110,12 +110,12 @@ __device__ __forceinline__ void compute_and_halves(const Ring<kConfig>& ring, co
                                                    RingState<kConfig>& state, int warpgroup,
                                                    const TileMessage& tile, const PanelTarget& to,
                                                    const ReceiveNext& receive_next) {
-  LargeTiles<kConfig, Store, kConfig.tile_n, TileMessage::large> tiles(ring, store, warpgroup);
+  LargeTiles<kConfig, Store> tiles(ring, store, warpgroup);
   tiles.compute(state, tile, to, receive_next);
   tiles.compute_halves(state, tile, to, receive_next);
 }
 
-/// A consumer warp's large tiles, whole and halved; tall ones and slim ones in any order.
+/// A consumer warp's large tiles, whole and halved.
 template <KernelConfig kConfig, class ReceiveNext>
 __device__ __forceinline__ void compute_large(const MapsOf<kConfig.epilogue>& maps,
                                               const KernelParams& params, const Ring<kConfig>& ring,
@@ -130,18 +130,9 @@ __device__ __forceinline__ void compute_large(const MapsOf<kConfig.epilogue>& ma
   } else if constexpr (kConfig.wgrad) {
     const WeightStore<kConfig> store(staging, params);
     compute_and_halves<kConfig>(ring, store, state, warp / 4, tile, to, receive_next);
-  } else if constexpr (!kConfig.tall()) {
+  } else {
     const PanelStore<kConfig> store(staging);
     compute_and_halves<kConfig>(ring, store, state, warp / 4, tile, to, receive_next);
-  } else {
-    using Store = PanelStore<kConfig>;
-    const Store store(staging);
-    while (tile.kind == TileMessage::tall || tile.kind == TileMessage::slim) {
-      LargeTiles<kConfig, Store, kConfig.tile_n, TileMessage::tall>(ring, store, warp / 4)
-          .compute(state, tile, to, receive_next);
-      LargeTiles<kConfig, Store, kSlimColumns, TileMessage::slim>(ring, store, warp / 4)
-          .compute(state, tile, to, receive_next);
-    }
   }
 }
 
@@ -161,7 +152,7 @@ __device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
   PanelTarget to;
   const auto receive_next = [&] {
     ptx::barrier_wait(ring.full(state.stage), state.phase);
-    tile = receive<kConfig.tall()>(ring.message(state.stage));
+    tile = receive(ring.message(state.stage));
     to = target<kConfig>(maps, params, tile, warp);
   };
   receive_next();
@@ -235,8 +226,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::wait_for_prior_grids();  // every thread: offsets and operands may be theirs
   ptx::allow_next_grid();
   math::RowTileGrid<std::int32_t> grid = params.rows;
-  grid.shape = kConfig.row_shape();  // the same, as constants; but see row_shape(k)
-  if constexpr (kConfig.tall()) grid.shape.group_m = params.rows.shape.group_m;
+  grid.shape = kConfig.row_shape();  // the same, as constants
   if constexpr (kConfig.wgrad) {
     __syncthreads();  // barriers are initialized
   } else {

@@ -64,9 +64,6 @@ Support supports_sizes(Format format, int num_experts, std::int64_t max_rows,
 
 /// Whether an instance that matches may be taken unnamed.
 Support suits(const Instance& instance, const GroupedGemmProblem& problem, int num_sms) {
-  if (instance.config.tall()) {
-    return {false, "its tall tiles were slower on real routing, and are taken when named"};
-  }
   if (instance.config.pair && !pairs_pay(problem.max_rows, problem.num_experts, num_sms)) {
     return {false, "its pairs of CTAs are for " + std::to_string(kRowsForPairs) +
                        " rows per expert or more, not " +
@@ -178,9 +175,6 @@ std::string_view regime_of(const KernelConfig& config, std::int64_t rows) {
   const bool whole = grid.few_tiles(segment) == 0;
   if (config.pair) {
     return whole ? "2x128x256" : "2x128x256+64x128";
-  }
-  if (config.tall()) {
-    return whole ? "256x192" : "256x192+64x128";
   }
   return whole ? "128x256" : "128x256+64x128";
 }

@@ -43,23 +43,22 @@ constexpr bool all_fit() {
     const KernelConfig& config = instance.config;
     // What else a consumer thread has to keep fits 32 registers.
     const bool registers = config.accumulators() <= config.consumer_registers() - 32;
-    // Half a large tile is loaded through the box of few rows, a tall one's blocks of rows too, and
-    // a stage of few rows fits a stage.
-    const bool boxes = config.tall() ? config.tile_n % 64 == 0 && !config.wgrad
-                                     : config.rows_per_warpgroup() == kBlockRows &&
-                                           config.tile_n == 2 * kFewColumns;
+    // A warpgroup has one block of rows, and half a large tile is loaded through the box of few
+    // rows, of which a stage fits a stage.
+    const bool boxes =
+        config.rows_per_warpgroup() == kBlockRows && config.tile_n == 2 * kFewColumns;
     // Rows that are gathered are x's, and a tail is zeroed by warps that gather.
     const bool gathers = !config.gather || config.wgrad || config.epilogue == Epilogue::swiglu;
     // Tiles of few rows are beside large ones of the same height, and the consumers of a sum that
     // is stored go from one to the other and back.
-    const bool spreads = !config.spread || (config.epilogue == Epilogue::store && !config.wgrad &&
-                                            !config.tall() && !config.pair);
+    const bool spreads =
+        !config.spread || (config.epilogue == Epilogue::store && !config.wgrad && !config.pair);
     // A lane knows the weights of two rows, those of its one block.
-    const bool weighs = !config.row_weights || (config.epilogue == Epilogue::store &&
-                                                !config.wgrad && !config.f32_out && !config.tall());
+    const bool weighs = !config.row_weights ||
+                        (config.epilogue == Epilogue::store && !config.wgrad && !config.f32_out);
     // Each CTA of a pair loads whole boxes of what both read; its rows lie in order.
     const bool pairs = !config.pair || !((config.f32_out && !config.wgrad) || config.gather ||
-                                         config.row_weights || config.tall() || config.spread);
+                                         config.row_weights || config.spread);
     if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes || !gathers ||
         !spreads || !weighs || !pairs) {
       return false;

@@ -40,9 +40,9 @@ TensorMaps Sm90Gemm::describe_rows(const GroupedGemmArgs& args, const Workspace&
   const ConstTensorView a = with_address(args.a.qdata, workspace.bytes.data());
   const ConstTensorView& b = args.b.qdata;
   const ConstTensorView d = with_address(args.d, workspace.bytes.data());
-  params.rows = math::row_tile_grid<std::int32_t>(problem().num_experts, problem().max_rows,
-                                                  static_cast<std::int32_t>(d.shape[1]),
-                                                  config.row_shape(a.shape[1]));
+  params.rows =
+      math::row_tile_grid<std::int32_t>(problem().num_experts, problem().max_rows,
+                                        static_cast<std::int32_t>(d.shape[1]), config.row_shape());
   params.k = static_cast<std::int32_t>(a.shape[1]);
   // What a batch has computed, it has stored, tail and all.
   params.zero_tail = problem().tail == Tail::zero && params.done_rows == 0;
