@@ -51,10 +51,14 @@ MOESAIC_HD constexpr std::int64_t elastic_turns(std::int64_t tiles, std::int64_t
   return tiles - last_round(tiles, workers) - (late - last_round(late, workers));
 }
 
-/// Tiles of one width, all equally long: what is not halved is taken in turns, elastic but
-/// for the last rounds. Spread, full rounds of `few` tiles of few rows are too, at most one
-/// for each full round of large ones, without those that fill what the last round leaves idle: two
-/// beside a large tile, one beside a half (tests/math/spread_makespan_test.cpp).
+/// Spread: the least full rounds of large tiles that tiles of few rows come between. Of one or two
+/// all wait for memory together, and whoever begins with few rows ends late (NB-0016).
+inline constexpr int kSpreadRounds = 4;
+
+/// All large tiles are equally long: what is not halved is taken in turns, elastic but for the last
+/// rounds. Spread, full rounds of `few` tiles of few rows are too, at most one for each full round
+/// of large ones, without those that fill what the last round leaves idle: two beside a large tile,
+/// one beside a half (tests/math/spread_makespan_test.cpp).
 MOESAIC_HD constexpr RowTileSequence large_sequence(std::int64_t tile_rows,
                                                     const RowTileColumns& columns,
                                                     std::int64_t workers, std::int64_t few = 0) {
@@ -63,7 +67,7 @@ MOESAIC_HD constexpr RowTileSequence large_sequence(std::int64_t tile_rows,
   if (columns.elastic) {
     sequence.large_in_turns = elastic_turns(large.whole, workers);
   }
-  if (columns.spread && few >= workers && large.whole >= workers) {
+  if (columns.spread && few >= workers && large.whole >= kSpreadRounds * workers) {
     const std::int64_t rest = last_round(large.whole, workers);
     const std::int64_t idle = rest > 0           ? 2 * (workers - rest)
                               : large.halved > 0 ? workers - 2 * large.halved
@@ -139,7 +143,7 @@ class RowTurns {
   }
 
  private:
-  /// Whether two kinds are taken in turns.
+  /// Whether two kinds are taken in turns: `spread` is known to the compiler.
   [[nodiscard]] MOESAIC_HD constexpr bool mixed() const {
     return columns_.spread && sequence_.few_in_turns > 0;
   }

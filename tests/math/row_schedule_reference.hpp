@@ -95,10 +95,10 @@ struct ReferenceSchedule {
   }
 
   /// Deals the large tiles out in rounds. Where those of a last round that is not full, cut in two,
-  /// still give nobody more than one piece, they are cut. Spread, as many full rounds of few
-  /// rows are dealt as there are without those that fill the last round of large ones, and no more
-  /// than of these. Elastic, of 16 rounds of large tiles that are not cut one is not dealt, nor
-  /// then what is beyond full rounds.
+  /// still give nobody more than one piece, they are cut. Spread, where there are four full rounds
+  /// of large ones, as many full rounds of few rows are dealt as there are without those that fill
+  /// the last round of large ones, and no more than of these. Elastic, of 16 rounds of large tiles
+  /// that are not cut one is not dealt, nor then what is beyond full rounds.
   void put_in_order(std::int64_t num_workers) {
     const std::int64_t large = tiles_of(RowTileKind::large);
     std::int64_t beyond = 0;
@@ -119,7 +119,8 @@ struct ReferenceSchedule {
       if (cut > 0 && worker >= 2 * cut) behind += 1;
     }
     std::int64_t round = num_workers;
-    for (; spread && round <= few - behind && round <= large_in_turns; round += num_workers) {
+    const bool between = spread && 4 * num_workers <= large - cut;
+    for (; between && round <= few - behind && round <= large_in_turns; round += num_workers) {
       few_in_turns = round;
     }
     append(RowTileKind::large, 0, large_in_turns, false);

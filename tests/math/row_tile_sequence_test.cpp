@@ -49,8 +49,8 @@ static_assert(large_sequence(123, kSpread, 132, 420).few_in_turns == 396);
 // 64 of the last round are halved: four workers have no half, and keep one each.
 static_assert(large_sequence(37, kSpread, 132, 135).few_in_turns == 0);
 static_assert(large_sequence(37, kSpread, 132, 136).few_in_turns == 132);
-static_assert(large_sequence(8, kSpread, 132, 1000).few_in_turns == 0,
-              "no full round of large ones");
+static_assert(large_sequence(33, kSpread, 132, 1000).few_in_turns == 528, "four full rounds");
+static_assert(large_sequence(32, kSpread, 132, 1000).few_in_turns == 0, "three, and most of one");
 static_assert(large_sequence(165, {16}, 132, 300).few_in_turns == 0, "not spread");
 
 // ---- What a worker takes
@@ -85,11 +85,11 @@ TEST(RowTurns, KnowFullRoundsOfLargeTiles) {
 // As many of few rows as of large ones: every other worker begins with the former.
 TEST(RowTurns, NeighboursDoNotTakeFewRowsAtOnce) {
   const RowTileColumns columns{2, true};
-  const RowTileSequence sequence = large_sequence(4, columns, 4, 8);
-  ASSERT_EQ(sequence.few_in_turns, 8);
+  const RowTileSequence sequence = large_sequence(8, columns, 4, 16);
+  ASSERT_EQ(sequence.few_in_turns, 16);
   for (std::int64_t worker = 0; worker < 4; ++worker) {
     std::vector<RowTilePlace> expected;
-    for (std::int64_t round = 0; round < 2; ++round) {
+    for (std::int64_t round = 0; round < 4; ++round) {
       const std::int64_t tile = round * 4 + worker;
       expected.push_back({RowTileKind::large, tile, -1});
       expected.insert(expected.end() - (worker % 2), {RowTileKind::few, tile, -1});
