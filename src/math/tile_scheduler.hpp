@@ -92,8 +92,7 @@ struct RowTile {
   std::int32_t expert = -1;
   RowTileKind kind = RowTileKind::large;
   bool half = false;
-  Local m_tile =
-      0;  ///< Rows of the segment before the tile, or the one it is half of, over tile_m.
+  Local m_tile = 0;               ///< Rows of the segment before the tile, over tile_m.
   Local n_tile = 0;               ///< Among those of its kind.
   Local row = 0;                  ///< The first, in the segment.
   std::int64_t row_begin = 0;     ///< In the buffer.

@@ -38,7 +38,8 @@ TEST(TileScheduler, TileIndicesPastTwoToTheThirtyOne) {
   EXPECT_EQ(last.row_begin + last.rows, kIntMax);
   EXPECT_FALSE(RowTileCursor(offs, grid, 1, 2 * kHalf).valid());
   RowTileCursor cursor(offs, grid, 1, 0);
-  for (const std::int64_t index : {kHalf - 1, kHalf, kHalf + 12345678901, 2 * kHalf - 1}) {
+  for (const std::int64_t index :
+       {kHalf - 1, kHalf, kHalf + 12345678901, 2 * kHalf - 1, std::int64_t{5}, kHalf + 1}) {
     cursor.seek(index);
     ASSERT_TRUE(cursor.valid());
     EXPECT_EQ(cursor.tile(), at(index));

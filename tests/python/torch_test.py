@@ -34,6 +34,15 @@ class Product(MoesaicTest):
             self.same(out[:30], case.y)
             self.same(out[30:], torch.full((6, 72), expected, device=DEVICE))
 
+    def test_a_fresh_result_lies_as_torch_would_lay_it(self):
+        for counts in ([4, 0, 3], [0, 0, 0]):
+            case = Case(counts)
+            x = case.x[:sum(counts)]
+            y = m.grouped_mm(x, case.w.transpose(-2, -1), offs=case.offs)
+            dw = m.wgrad(torch.zeros_like(y), x, offs=case.offs)
+            for result in (y, dw):
+                self.assertEqual(result.stride(), torch.empty(result.shape).stride(), counts)
+
     def test_fp32_output(self):
         case = Case()
         y = m.grouped_mm(case.x, case.w.transpose(-2, -1), offs=case.offs, out_dtype=torch.float32)

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -63,18 +64,37 @@ TEST(ChooseInstance, TheStorageThatTheKernelReadsIsTheProblems) {
   EXPECT_FALSE(is_mn_major(Pass::dgrad, WeightStorage::ekn));
 }
 
+DeviceInfo hopper() {
+  DeviceInfo device;
+  device.device = {DeviceKind::cuda, 0};
+  device.compute_capability = 90;
+  device.num_sms = 132;
+  return device;
+}
+
 // A row's bits may not depend on how many rows come with it: vllm#36488. The mean chooses pairs
 // or single CTAs, which sum in the same order (tests/device compares the bits), and nothing else;
 // what is few is decided on the device, expert by expert.
-TEST(ChooseInstance, OfSingleCtasTheNumberOfRowsChoosesNone) {
+TEST(ChooseInstance, TheNumberOfRowsChoosesPairsOrNoneAndNothingElse) {
+  const auto alike = [](KernelConfig config) {
+    config.pair = config.spread = false;  // who works on a tile, and when
+    return config;
+  };
+  std::set<bool> pairs;
   for (const GroupedGemmProblem& problem : problems()) {
     GroupedGemmProblem other = problem;
-    const Instance& chosen = choose_instance(problem);
     for (const std::int64_t rows : {0, 1, 16, 1024, 4096, 100'000, 10'000'000}) {
       other.max_rows = rows;
-      EXPECT_EQ(choose_instance(other).name, chosen.name) << rows;
+      const auto* taken =
+          std::find_if(kInstances.begin(), kInstances.end(), [&](const Instance& i) {
+            return takes(i, {other, hopper(), {}});
+          });
+      ASSERT_NE(taken, kInstances.end());
+      EXPECT_EQ(alike(taken->config), alike(choose_instance(problem).config)) << rows;
+      pairs.insert(taken->config.pair);
     }
   }
+  EXPECT_EQ(pairs.size(), 2U) << "both are some problem's";
 }
 
 TEST(ChooseInstance, ChoosesSingleCtas) {
@@ -130,13 +150,7 @@ TEST(Regime, FollowsTheRowsOfTheExpert) {
 class SupportsGrouped : public ::testing::Test {
  protected:
   GroupedGemmProblem problem = problem_of(Pass::forward, WeightStorage::enk, DType::bf16, 1024);
-  DeviceInfo device = [] {
-    DeviceInfo hopper;
-    hopper.device = {DeviceKind::cuda, 0};
-    hopper.compute_capability = 90;
-    hopper.num_sms = 132;
-    return hopper;
-  }();
+  DeviceInfo device = hopper();
   PlanOptions options;
 
   Support ask(Strategy strategy = Strategy::grouped) const {

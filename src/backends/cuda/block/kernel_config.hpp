@@ -143,11 +143,6 @@ struct KernelConfig {
          .staging_bytes = std::int64_t{kConsumerWarps} * kStagingPanels * kPanelBytes,
          .num_barriers = std::int64_t{2} * stages});
   }
-  /// Where the panels of b lie in a stage of few rows.
-  [[nodiscard]] MOESAIC_HD constexpr std::int64_t few_b_offset(std::int64_t stage,
-                                                               int panel) const {
-    return smem().b_offset(stage) + panel * std::int64_t{kFewBBytes};
-  }
   /// Columns of the larger box of b: of a tile, but of a pair's in forward and dgrad what each CTA
   /// loads of half a tile.
   [[nodiscard]] MOESAIC_HD constexpr int b_box_columns() const {

@@ -63,8 +63,7 @@ __device__ __forceinline__ void multiply_few(const Ring<kConfig>& ring, int stag
 #pragma unroll
   for (int panel = 0; panel < kFewBlockK / kBlockK; ++panel) {
     const int a_panel = panel * kFewABytes;
-    const auto b_panel =
-        static_cast<int>(kConfig.few_b_offset(stage, panel) - kConfig.few_b_offset(stage, 0));
+    const int b_panel = panel * kFewBBytes;
 #pragma unroll
     for (int step = 0; step < kStepsPerStage; ++step) {
       const int a_step = a_panel + math::k_major_step_bytes(step, kFewRows);

@@ -45,7 +45,7 @@ struct Ring : RingOfPair<kConfig.may_part()> {
     return a(stage) + static_cast<std::uint32_t>(panel * kFewABytes);
   }
   [[nodiscard]] __device__ std::uint32_t few_b(int stage, int panel) const {
-    return base + static_cast<std::uint32_t>(kConfig.few_b_offset(stage, panel));
+    return b(stage) + static_cast<std::uint32_t>(panel * kFewBBytes);
   }
   [[nodiscard]] __device__ std::uint32_t full(int stage) const {
     constexpr math::SmemMap kMap = kConfig.smem();
@@ -63,7 +63,7 @@ struct Ring : RingOfPair<kConfig.may_part()> {
     return base + static_cast<std::uint32_t>(kConfig.gather_begin()) +
            static_cast<std::uint32_t>(slot) * static_cast<std::uint32_t>(sizeof(GatherTile));
   }
-  /// Barriers of a slot of gather_tile(): told, and heard by all.
+  /// Barriers of a slot of gather_tile(): told by one warp, and heard by the three others.
   [[nodiscard]] __device__ std::uint32_t gather_full(int slot) const {
     return gather_tile(kGatherSlots) + static_cast<std::uint32_t>(slot) * 8U;
   }

@@ -24,7 +24,9 @@ class RowGather {
         column_(math::gather_column(static_cast<int>(threadIdx.x))),
         offset_(math::gather_offset(static_cast<int>(threadIdx.x), 0)) {}
 
-  /// The leading warp tells the others of a tile, or of the end.
+  /// The leading warp tells the others of a tile, or of the end. Its arrival at the slot's full
+  /// barrier comes behind the store, and theirs at its empty one behind the loads: neither is read
+  /// too early or written too early.
   __device__ __forceinline__ void tell(const GatherTile& tile) {
     ptx::barrier_wait(ring_.gather_empty(slot_.stage), math::producer_parity(slot_.phase));
     if (ptx::elect_one()) {

@@ -94,7 +94,7 @@ class RowTileWalk {
   __device__ math::RowTile<std::int32_t> find(std::int64_t index) {
     const math::RowTilePlace at = math::place_of(sequence_, index);
     const std::int64_t columns = grid_.columns_of(at.kind);
-    go_back(at, columns);
+    go_back(at.kind == math::RowTileKind::few);
     while (at.tile >= group_end_ * columns) {
       if (group_ + 1 == groups_) return {};
       next_group(at.tile, columns);
@@ -125,15 +125,12 @@ class RowTileWalk {
     return (few ? 0 : group_end_) + __reduce_add_sync(kAllLanes, rest);
   }
 
-  /// To the first group, where the tile is of rows that are counted apart, or lies before the
-  /// group.
-  __device__ void go_back(const math::RowTilePlace& at, std::int64_t columns) {
-    const bool few = at.kind == math::RowTileKind::few;
-    if (few != few_) {
-      few_ = few;
-      group_ = 0;
-      load_group(0);
-    }
+  /// To the first group, where the tile is of rows that are counted apart.
+  __device__ void go_back(bool few) {
+    if (few == few_) return;
+    few_ = few;
+    group_ = 0;
+    load_group(0);
   }
 
   __device__ void next_group(std::int64_t tile, std::int64_t columns) {
