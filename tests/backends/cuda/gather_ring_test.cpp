@@ -21,7 +21,6 @@ namespace {
 
 constexpr int kStages = KernelConfig{}.stages;
 constexpr int kWarps = math::kGatherThreads / 32;
-constexpr int kSlow = kWarps - 1;  ///< A warp that listens, and lags behind.
 constexpr int kEnd = -1;
 
 /// What lies in a stage: the number of the k-block since the launch that each part is of.
@@ -58,7 +57,6 @@ class Model {
     for (int step = 0; step < 400'000 && wrong_.empty(); ++step) {
       if (done()) return wrong_;
       const auto actor = random_() % (2 * kWarps + 1 + kConsumerWarps);
-      if (actor == kSlow && random_() % 16 != 0) continue;
       if (actor < kWarps) {
         step_producer(static_cast<int>(actor));
       } else if (actor < 2 * kWarps) {

@@ -30,7 +30,7 @@ class DswigluTiles : private TileSides<kConfig> {
                                           const PanelTarget& to, const ReceiveNext& receive_next) {
     while (is_mine(tile, to, TileMessage::large)) {
       if (!is_long(tile)) {
-        multiply_alone(state, tile.k_blocks);
+        multiply_all(state, tile.k_blocks, true);
         activate_side<0>(state, to);
         activate_side<1>(state, to);
         receive_next();
@@ -69,7 +69,6 @@ class DswigluTiles : private TileSides<kConfig> {
   using Sides::issue_last_two;
   using Sides::kOverlapped;
   using Sides::multiply_all;
-  using Sides::multiply_alone;
   using Sides::multiply_first;
   using Sides::release;
   using Sides::ring_;

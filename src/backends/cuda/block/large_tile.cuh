@@ -105,12 +105,10 @@ class LargeTiles : private TileSides<kConfig> {
   using Sides::issue_last_two;
   using Sides::kOverlapped;
   using Sides::multiply_all;
-  using Sides::multiply_alone;
   using Sides::multiply_first;
   using Sides::release;
   using Sides::ring_;
   using Sides::sums_;
-  using Sides::warpgroup_;
 
   static constexpr int kPieces = Sides::kSideColumns / 64;
 
@@ -118,7 +116,7 @@ class LargeTiles : private TileSides<kConfig> {
   __device__ __forceinline__ void compute_alone(RingState<kConfig>& state, const TileMessage& tile,
                                                 const PanelTarget& to) {
     if (kConfig.wgrad && tile.k_blocks == 0) pass_over(state);
-    multiply_alone(state, tile.k_blocks);
+    multiply_all(state, tile.k_blocks, true);
     store<0>(to);
     store<1>(to);
   }

@@ -88,6 +88,10 @@ __device__ __forceinline__ void send(std::uint32_t to, const TileMessage& messag
   ptx::store_shared_v4(to + 16, message.segment_begin, message.segment_rows, message.expert,
                        message.unused);
 }
+
+/// What lane 0 has, for all 32 lanes.
+__device__ __forceinline__ int from_lane_0(int value) { return __shfl_sync(kAllLanes, value, 0); }
+
 /// Read after waiting for the stage's full barrier, before the stage is released. All 32 lanes.
 /// Lane 0 reads, since it is the one that releases the stage: its own order is enough.
 __device__ __forceinline__ TileMessage receive(std::uint32_t from) {
@@ -96,14 +100,13 @@ __device__ __forceinline__ TileMessage receive(std::uint32_t from) {
     low = ptx::load_shared_v4(from);
     high = ptx::load_shared_v4(from + 16);
   }
-  const auto all = [](int value) { return __shfl_sync(kAllLanes, value, 0); };
-  return {static_cast<TileMessage::Kind>(all(low.x)),
-          all(low.y),
-          all(low.z),
-          all(low.w),
-          all(high.x),
-          all(high.y),
-          all(high.z),
+  return {static_cast<TileMessage::Kind>(from_lane_0(low.x)),
+          from_lane_0(low.y),
+          from_lane_0(low.z),
+          from_lane_0(low.w),
+          from_lane_0(high.x),
+          from_lane_0(high.y),
+          from_lane_0(high.z),
           0};
 }
 

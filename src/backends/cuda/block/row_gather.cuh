@@ -46,8 +46,8 @@ class RowGather {
       ptx::barrier_arrive(ring_.gather_empty(slot_.stage));
     }
     slot_.advance();
-    const auto all = [](int value) { return __shfl_sync(kAllLanes, value, 0); };
-    return {static_cast<TileMessage::Kind>(all(word.x)), all(word.y), all(word.z), all(word.w)};
+    return {static_cast<TileMessage::Kind>(from_lane_0(word.x)), from_lane_0(word.y),
+            from_lane_0(word.z), from_lane_0(word.w)};
   }
 
   /// A tile's stages. `fill(stage, k_block)` does what else is to be done for one.

@@ -55,10 +55,6 @@ class TileSides {
           multiply<1>(stage, left, first);
         });
   }
-  /// All of a tile whose ends overlap with nothing.
-  __device__ __forceinline__ void multiply_alone(RingState<kConfig>& state, int k_blocks) {
-    multiply_all(state, k_blocks, true);
-  }
   /// All of a tile that has but side 0.
   __device__ __forceinline__ void multiply_first(RingState<kConfig>& state, int k_blocks) {
     multiply_stages<kConfig>(

@@ -43,8 +43,7 @@ constexpr bool all_fit() {
     const KernelConfig& config = instance.config;
     // What else a consumer thread has to keep fits 32 registers.
     const bool registers = config.accumulators() <= config.consumer_registers() - 32;
-    // A warpgroup has one block of rows, and half a large tile is loaded through the box of few
-    // rows, of which a stage fits a stage.
+    // A warpgroup has one block of rows, and half a large tile is as wide as the box of few rows.
     const bool boxes =
         config.rows_per_warpgroup() == kBlockRows && config.tile_n == 2 * kFewColumns;
     // Rows that are gathered are x's, and a tail is zeroed by warps that gather.
