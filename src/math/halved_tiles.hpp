@@ -19,13 +19,15 @@ struct HalvedTiles {
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t pieces() const { return whole + 2 * halved; }
 };
 
-/// tiles % workers, for workers below 2^16: in 32 bits, since an int64 one is a function call.
+/// tiles % workers, for workers below 2^16: in 32 bits, since an int64 one is a function call. The
+/// first tile of a launch waits for it.
 MOESAIC_HD constexpr std::int64_t last_round(std::int64_t tiles, std::int64_t workers) {
   const auto divisor = static_cast<std::uint32_t>(workers);
+  const auto low = static_cast<std::uint32_t>(tiles);
+  if (tiles == low) return low % divisor;
   const std::uint32_t high = static_cast<std::uint32_t>(tiles >> 32) % divisor;
-  const std::uint32_t low = static_cast<std::uint32_t>(tiles) % divisor;
   const std::uint32_t two_to_32 = (kMaxOf<std::uint32_t> % divisor + 1) % divisor;
-  return static_cast<std::int64_t>((high * two_to_32 + low) % divisor);
+  return (high * two_to_32 + low % divisor) % divisor;
 }
 
 /// Tiles of `workers`, which take one each in turns: what is left for the last round is halved
@@ -46,7 +48,7 @@ struct TilePlace {
 MOESAIC_HD constexpr TilePlace place_of(const HalvedTiles& tiles, std::int64_t index) {
   const std::int64_t beyond = index - tiles.whole;
   if (beyond < 0) return {index, -1};
-  if (beyond < 2 * tiles.halved) return {tiles.whole + beyond / 2, static_cast<int>(beyond % 2)};
+  if (beyond < 2 * tiles.halved) return {tiles.whole + (beyond >> 1), static_cast<int>(beyond & 1)};
   return {index - tiles.halved, -1};
 }
 

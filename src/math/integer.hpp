@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "math/host_device.hpp"
 
@@ -22,10 +23,18 @@ MOESAIC_HD constexpr T max(T a, T b) {
   return a < b ? b : a;
 }
 
+/// ⌊a / b⌋ for a ≥ 0, b > 0: without signs, which a GPU has no instructions for.
+template <std::integral T>
+MOESAIC_HD constexpr T floor_div(T a, T b) {
+  using Unsigned = std::make_unsigned_t<T>;
+  return static_cast<T>(static_cast<Unsigned>(a) / static_cast<Unsigned>(b));
+}
+
 /// ⌈a / b⌉ for a ≥ 0, b > 0. Cannot overflow: it never forms a + b − 1.
 template <std::integral T>
 MOESAIC_HD constexpr T ceil_div(T a, T b) {
-  return static_cast<T>(a / b + (a % b != 0 ? 1 : 0));
+  const T floor = floor_div(a, b);
+  return static_cast<T>(floor + (a != floor * b ? 1 : 0));
 }
 
 /// The smallest multiple of `step` that is at least `a`; a ≥ 0, step > 0. The result must fit T.

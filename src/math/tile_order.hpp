@@ -27,11 +27,11 @@ MOESAIC_HD constexpr TileCoord<Index> tile_at(Index index, Index m_tiles, Index 
   // Clamped first, so that group_m · n_tiles cannot exceed the number of tiles.
   const Index group_rows = min(group_m, m_tiles);
   const Index group_tiles = static_cast<Index>(group_rows * n_tiles);
-  const Index group = static_cast<Index>(index / group_tiles);
+  const Index group = floor_div(index, group_tiles);
   const Index in_group = static_cast<Index>(index - group * group_tiles);
   const Index first_m = static_cast<Index>(group * group_rows);
   const Index rows = min(group_rows, static_cast<Index>(m_tiles - first_m));
-  const Index step = static_cast<Index>(in_group / rows);
+  const Index step = floor_div(in_group, rows);
   const bool backwards = group % 2 != 0;
   return {static_cast<Index>(first_m + in_group - step * rows),
           static_cast<Index>(backwards ? n_tiles - 1 - step : step)};

@@ -46,13 +46,14 @@ struct RowTileGrid {
   /// Large tile rows of a valid segment; its rows fit int32, as offsets do.
   [[nodiscard]] MOESAIC_HD constexpr Local m_tiles(const RowRange& segment) const {
     const auto rows = static_cast<Local>(segment.rows());
-    const auto whole = static_cast<Local>(rows / shape.tile_m);
+    const Local whole = floor_div(rows, shape.tile_m);
     const auto rest = static_cast<Local>(rows - whole * shape.tile_m);
     return static_cast<Local>(whole + (rest > shape.few_m ? 1 : 0));
   }
   /// 1 where rows are left over for tiles of few rows, else 0.
   [[nodiscard]] MOESAIC_HD constexpr Local few_tiles(const RowRange& segment) const {
-    const auto rest = static_cast<Local>(static_cast<Local>(segment.rows()) % shape.tile_m);
+    const auto rows = static_cast<Local>(segment.rows());
+    const auto rest = static_cast<Local>(rows - floor_div(rows, shape.tile_m) * shape.tile_m);
     return rest > 0 && rest <= shape.few_m ? 1 : 0;
   }
   /// Tile rows of either kind.

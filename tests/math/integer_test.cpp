@@ -9,6 +9,9 @@
 namespace moesaic::math {
 namespace {
 
+static_assert(floor_div(0, 5) == 0 && floor_div(4, 5) == 0 && floor_div(5, 5) == 1);
+static_assert(floor_div<std::int32_t>(2147483647, 2) == 1073741823);
+static_assert(floor_div<std::int64_t>(kInt64Max, 1) == kInt64Max);
 static_assert(ceil_div(0, 5) == 0 && ceil_div(1, 5) == 1 && ceil_div(5, 5) == 1 &&
               ceil_div(6, 5) == 2);
 static_assert(ceil_div<std::int64_t>(kInt64Max, 2) == (std::int64_t{1} << 62));
