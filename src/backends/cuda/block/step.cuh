@@ -2,8 +2,8 @@
 // Workers in step. Tiles side by side read the same rows and columns, which DRAM gives once only if
 // their workers are close together in the contraction: with rows of 14 KiB, and pairs that drift as
 // they like, it gave them nearly four times (NB-0015). So nobody goes on in a tile before all have
-// begun theirs. It is a courtesy and no barrier: whoever waits for too long goes on, since CTAs of
-// a launch need not run at the same time.
+// come about as far in theirs. It is a courtesy and no barrier: whoever waits for too long goes on,
+// since CTAs of a launch need not run at the same time.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "backends/cuda/block/ring.cuh"
 #include "backends/cuda/ptx/arithmetic.cuh"
 #include "backends/cuda/ptx/sync.cuh"
+#include "math/step_marks.hpp"
 #include "math/tile_counters.hpp"
 
 namespace moesaic::backends::cuda {
@@ -23,34 +24,39 @@ class Step {
 
   /// A tile of so many stages, or more; `round`: all CTAs of the launch have one like it.
   __device__ void begin(bool round, int stages) {
-    waits_ = round && stages > kStop;
-    if (waits_) expected_ += gridDim.x;
+    marks_.begin(round ? stages : 0);
+    expect();
   }
 
   /// Called with the first stage that is not loaded, from 0 on. @returns up to which to go on.
   __device__ int next(int stage, int stages) {
-    if (!waits_) return stages;
-    if (stage == 0) return kMark;
-    if (stage == kMark) {
+    using Place = math::StepMarks::Place;
+    if (!marks_.any()) return stages;
+    const Place place = marks_.place(stage);
+    if (place == Place::before_mark) return marks_.mark();
+    if (place == Place::at_mark) {
       ptx::add_relaxed(&counters_.begun, lane_id() == 0);
-      return kStop - kAskedBefore;
+      return marks_.question();
     }
-    if (stage < kStop) {
-      // Asked early: what comes back is there when it is needed, unless somebody is late.
+    if (place == Place::at_question) {
       answer_ = ptx::load_relaxed(&counters_.begun);
-      return kStop;
+      return marks_.wait();
     }
     wait();
-    return stages;
+    marks_.go_on();
+    expect();
+    return marks_.any() ? marks_.mark() : stages;
   }
 
  private:
-  /// Before stage kStop of a tile a worker waits for all to have come to stage kMark of theirs.
-  static constexpr int kMark = 8, kStop = 24;
-  static constexpr int kAskedBefore = 4;
   /// Questions in a wait, about 1,000 cycles each: a seventh of a tile of K = 7168.
   static constexpr int kPatience = 16;
   static constexpr int kMostLate = 16;  ///< Waits in vain, after which it waits no more.
+
+  /// At the next mark all are to come.
+  __device__ void expect() {
+    if (marks_.any()) expected_ += gridDim.x;
+  }
 
   /// By the answer to the last question.
   [[nodiscard]] __device__ bool behind() const {
@@ -70,7 +76,7 @@ class Step {
   }
 
   math::TileCounters& counters_;
-  bool waits_ = false;
+  math::StepMarks marks_;
   std::uint32_t expected_ = 0, answer_ = 0;
   int late_ = 0;
 };
