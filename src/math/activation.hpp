@@ -28,6 +28,16 @@ struct Sigmoid {
 
 namespace detail {
 
+// |x|, which a GPU's instructions take as an operand.
+template <std::floating_point Real>
+MOESAIC_HD constexpr Real magnitude(Real x) {
+  if constexpr (std::same_as<Real, float>) {
+    return __builtin_fabsf(x);
+  } else {
+    return static_cast<Real>(__builtin_fabs(x));
+  }
+}
+
 // A rounded division is a function call in a kernel, so `exp` may bring a reciprocal of its own.
 template <std::floating_point Real, class Exp>
 MOESAIC_HD constexpr Real reciprocal(Real x, const Exp& exp) {
@@ -43,7 +53,7 @@ MOESAIC_HD constexpr Real reciprocal(Real x, const Exp& exp) {
 /// `exp(x)` is asked for x ≤ 0 only, `exp.reciprocal(x)`, if there is one, for 1 ≤ x ≤ 2 only.
 template <std::floating_point Real, class Exp = LibraryExp>
 MOESAIC_HD constexpr Sigmoid<Real> sigmoid(Real x, const Exp& exp = {}) {
-  const Real decay = exp(x < 0 ? x : -x);
+  const Real decay = exp(-detail::magnitude(x));
   const Real large = detail::reciprocal(Real(1) + decay, exp);
   const Real small = decay * large;
   return x < 0 ? Sigmoid<Real>{small, large} : Sigmoid<Real>{large, small};
@@ -72,8 +82,10 @@ struct SwigluGrad {
 template <std::floating_point Real, class Exp = LibraryExp>
 MOESAIC_HD constexpr SwigluGrad<Real> dswiglu(Real up, Real gate, Real dh, const Exp& exp = {}) {
   const Sigmoid<Real> s = sigmoid(gate, exp);
+  const Real active = gate * s.value;
+  // The sum vanishes at a gate of −1.28: not σ + silu · (1 − σ), whose second term is rounded.
   const Real slope = s.value * (Real(1) + gate * s.complement);
-  return {dh * (gate * s.value), dh * (up * slope)};
+  return {dh * active, dh * (up * slope)};
 }
 
 /// Where the h up columns and the h gate columns stand among 2h.

@@ -28,22 +28,29 @@ __device__ __forceinline__ std::uint32_t swiglu_pair(std::uint32_t first, std::u
                         math::swiglu(ptx::high_bf16(up), ptx::high_bf16(gate), GateExp{}));
 }
 
+/// Two columns of the gradients of up and gate, and of H again.
+struct DswigluWords {
+  std::uint32_t dup, dgate, h;
+};
+__device__ __forceinline__ DswigluWords dswiglu_words(std::uint32_t up, std::uint32_t gate,
+                                                      std::uint32_t dh) {
+  const auto low =
+      math::dswiglu(ptx::low_bf16(up), ptx::low_bf16(gate), ptx::low_bf16(dh), GateExp{});
+  const auto high =
+      math::dswiglu(ptx::high_bf16(up), ptx::high_bf16(gate), ptx::high_bf16(dh), GateExp{});
+  return {ptx::pack_bf16(low.dup, high.dup), ptx::pack_bf16(low.dgate, high.dgate),
+          swiglu_pair(up, gate, false)};
+}
+
 /// Two columns of either part of dU, and of H again.
 struct DswigluPair {
   std::uint32_t first, second, h;
 };
 __device__ __forceinline__ DswigluPair dswiglu_pair(std::uint32_t first, std::uint32_t second,
                                                     std::uint32_t dh, bool gate_first) {
-  const std::uint32_t up = gate_first ? second : first;
-  const std::uint32_t gate = gate_first ? first : second;
-  const auto low =
-      math::dswiglu(ptx::low_bf16(up), ptx::low_bf16(gate), ptx::low_bf16(dh), GateExp{});
-  const auto high =
-      math::dswiglu(ptx::high_bf16(up), ptx::high_bf16(gate), ptx::high_bf16(dh), GateExp{});
-  const std::uint32_t dup = ptx::pack_bf16(low.dup, high.dup);
-  const std::uint32_t dgate = ptx::pack_bf16(low.dgate, high.dgate);
-  return {gate_first ? dgate : dup, gate_first ? dup : dgate,
-          swiglu_pair(first, second, gate_first)};
+  const DswigluWords words =
+      dswiglu_words(gate_first ? second : first, gate_first ? first : second, dh);
+  return {gate_first ? words.dgate : words.dup, gate_first ? words.dup : words.dgate, words.h};
 }
 
 /// Two columns of H from two of either part of U, times the weight of their row.

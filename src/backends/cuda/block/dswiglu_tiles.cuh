@@ -2,8 +2,8 @@
 // The large tiles of the dH product with the backward activation in their epilogue. Behind a tile's
 // contraction the ring brings U: a stage for 64 columns of dH, both parts of U where b was, room
 // for H where a was. dU replaces U there and is stored from there, so that the epilogue needs no
-// memory of its own. The left half's two stages are worked on while the right half of the last two
-// multiplications goes on, the right half's while the next tile begins.
+// memory of its own. The first of four such stages is worked on while the right half of the last
+// two multiplications goes on, the last while the next tile begins.
 #pragma once
 
 #include <cstdint>
@@ -46,10 +46,16 @@ class DswigluTiles : private TileSides<kConfig> {
           state.advance();
           receive_next();
           goes_on = is_mine(tile, to, TileMessage::large) && is_long(tile);
+          const auto last_block = [&] {
+            RingState<kConfig> last = saved;
+            last.advance();
+            activate<1, 1>(last, done, [&] { release_read(saved); });
+          };
           if (goes_on) {
-            begin_tile(state, [&] { activate_side<1>(saved, done); });
+            begin_tile(state, last_block, [&] { release_read(saved); });
           } else {
-            activate_side<1>(saved, done);
+            last_block();
+            release_read(saved);
           }
         }
       }
@@ -74,21 +80,23 @@ class DswigluTiles : private TileSides<kConfig> {
   using Sides::ring_;
   using Sides::sums_;
 
-  /// The last two stages of the contraction, and the left half's two that follow.
+  /// The last two stages of the contraction, and three of U; leaves `state` at the third, which is
+  /// still to be released. A stage of U goes back halfway through the next: by then the copies have
+  /// read it, and the next tile's first stages come while the right half's first block is worked
+  /// on.
   __device__ __forceinline__ void end(RingState<kConfig>& state, const PanelTarget& to) {
-    RingState<kConfig> left = issue_last_two(state);
-    left.advance();
+    RingState<kConfig> block = issue_last_two(state);
+    block.advance();
     ptx::wgmma_wait<2>();
-    activate<0, 0>(left, to);
-    ptx::wgmma_wait<1>();
-    release(state);
-    RingState<kConfig> next = left;
-    next.advance();
-    activate<0, 1>(next, to);
+    activate<0, 0>(block, to, [] {});
     ptx::wgmma_wait<0>();
     release(state);
-    release_read(left);
-    state = left;
+    release(state);
+    const auto release_before = [&] { release_read(state); };
+    block.advance();
+    activate<0, 1>(block, to, release_before);
+    block.advance();
+    activate<1, 0>(block, to, release_before);
   }
 
   /// Both stages of a half, from `at` on; leaves `at` behind them.
@@ -96,29 +104,24 @@ class DswigluTiles : private TileSides<kConfig> {
   __device__ __forceinline__ void activate_side(RingState<kConfig>& at, const PanelTarget& to) {
     RingState<kConfig> second = at;
     second.advance();
-    activate<kSide, 0>(at, to);
-    activate<kSide, 1>(second, to);
+    activate<kSide, 0>(at, to, [] {});
+    activate<kSide, 1>(second, to, [&] { release_read(at); });
     release_read(at);
   }
 
-  /// Gives two stages back, the copies from which were the last two to be issued.
+  /// Gives a stage back once all copies that were issued have read.
   __device__ __forceinline__ void release_read(RingState<kConfig>& at) const {
-    wait_read<1>();
-    release(at);
-    wait_read<0>();
-    release(at);
-  }
-  template <int kPending>
-  __device__ __forceinline__ void wait_read() const {
-    if (lane_id() == 0) ptx::store_wait_read<kPending>();
+    if (lane_id() == 0) ptx::store_wait_read<0>();
     // Of a pair's, another lane releases the stage for the other CTA.
     if constexpr (kConfig.pair) __syncwarp();
+    release(at);
   }
 
   /// 64 columns of dH: dU in the place of U, H beside it, and the copies of both on their way. The
-  /// stage may go back when these have read it.
-  template <int kSide, int kBlock>
-  __device__ __forceinline__ void activate(const RingState<kConfig>& at, const PanelTarget& to) {
+  /// stage may go back when these have read it. `halfway` is called once, between two quarters.
+  template <int kSide, int kBlock, class Halfway>
+  __device__ __forceinline__ void activate(const RingState<kConfig>& at, const PanelTarget& to,
+                                           const Halfway& halfway) {
     ptx::barrier_wait(ring_.full(at.stage), at.phase);
     const int column = to.column + kSide * Sides::kSideColumns + kBlock * 64;
     // A branch around it all keeps the activation behind the wgmmas that are issued before it.
@@ -126,22 +129,26 @@ class DswigluTiles : private TileSides<kConfig> {
       const std::uint32_t h_panel = ring_.a(at.stage) + first_line_;
       const std::uint32_t panel0 = ring_.b(at.stage) + first_line_;
       const std::uint32_t panel1 = panel0 + math::panel_bytes(kConfig.tile_m);
+      const bool interleaved = expert_.layout.interleaved;  // up is then first
+      const std::uint32_t up_panel = expert_.layout.gate_first ? panel1 : panel0;
+      const std::uint32_t gate_panel = expert_.layout.gate_first ? panel0 : panel1;
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
-        std::uint32_t first[kQuarterWords], second[kQuarterWords], h[kQuarterWords];
-        load_quarter(panel0, panel1, q, first, second, expert_.layout.interleaved);
+        std::uint32_t up[kQuarterWords], gate[kQuarterWords], h[kQuarterWords];
+        load_quarter(up_panel, gate_panel, q, up, gate, interleaved);
 #pragma unroll
         for (int i = 0; i < kQuarterWords; ++i) {
           const int at_sum = 2 * ((kBlock * 4 + q) * kQuarterWords + i);
           const std::uint32_t dh = ptx::pack_bf16(sums_[kSide][at_sum], sums_[kSide][at_sum + 1]);
-          const DswigluPair pair = dswiglu_pair(first[i], second[i], dh, expert_.layout.gate_first);
-          first[i] = pair.first;
-          second[i] = pair.second;
-          h[i] = pair.h;
+          const DswigluWords words = dswiglu_words(up[i], gate[i], dh);
+          up[i] = words.dup;
+          gate[i] = words.dgate;
+          h[i] = words.h;
         }
         __syncwarp();  // other lanes have read what this one overwrites
-        store_quarter(panel0, panel1, q, first, second, expert_.layout.interleaved);
+        store_quarter(up_panel, gate_panel, q, up, gate, interleaved);
         if (expert_.h_out != nullptr) store_matrices(h_panel, q, h);
+        if (q == 1) halfway();
       }
       ptx::fence_async_proxy();  // for the copies below
       __syncwarp();
@@ -149,9 +156,11 @@ class DswigluTiles : private TileSides<kConfig> {
         issue_part(maps_.u, panel0, to, expert_.layout, column, 0);
         issue_part(maps_.u, panel1, to, expert_.layout, column, 1);
         if (expert_.h_out != nullptr) issue_panel(to, h_panel, to.row, column);
+        ptx::store_commit();
       }
+    } else {
+      halfway();
     }
-    if (lane_id() == 0) ptx::store_commit();  // also when empty: release_read counts groups
     __syncwarp();
   }
 
