@@ -19,7 +19,10 @@ _MOST_PLANS = 8192  # a plan is small; more than this many come from shapes that
 plans = {}
 _num_sms = 0
 raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-
+_current_device = getattr(torch._C, "_cuda_getDevice", None)
+# What compiled code allocates with, on the current device: a quarter of torch.empty_strided's time.
+_empty_cuda = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None),
+                      "_empty_strided_cuda", None)
 
 # A buffer that autograd saved elsewhere must not change unnoticed.
 increment_version = torch.autograd.graph.increment_version
@@ -114,7 +117,8 @@ def remember(key, entry):
 
 
 def _fresh(entry, device):
-    # As torch.empty() makes it, with less parsing of arguments on the host.
+    if entry.index >= 0 and _empty_cuda is not None and entry.index == _current_device():
+        return _empty_cuda(entry.shape, entry.stride, entry.dtype)
     return torch.empty_strided(entry.shape, entry.stride, dtype=entry.dtype, device=device)
 
 
