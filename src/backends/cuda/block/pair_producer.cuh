@@ -26,7 +26,6 @@ __device__ __forceinline__ void produce_pair(const MapsOf<kConfig.epilogue>& map
   RowTileWalk walk(params, grid, table, kConfig.worker_ctas());
   math::RowTurns turns(walk.sequence(), grid.columns(), pairs, pair);
   auto tile = walk.find(turns.index());
-  wait_for_ring<kConfig>();
   while (tile.valid()) {
     const bool shared = turns.shared();
     if (shared) queue.ask();

@@ -166,20 +166,17 @@ __device__ __forceinline__ void send_end(const Ring<kConfig>& ring,
 /// The producer warp's life in forward and dgrad. Whole large tiles are equally long: most are
 /// taken in turns, so that CTAs side by side share columns of b at the same time; that saves energy
 /// (NB-0005). The last of many, and the smaller ones that follow, go to whoever is free; spread,
-/// most of those of few rows come between. `begin_loading` gives where it is in the ring, or what
-/// leads three other warps.
-template <KernelConfig kConfig, class BeginLoading>
+/// most of those of few rows come between. `loading` is where it is in the ring, or leads three
+/// other warps: see begin_loading().
+template <KernelConfig kConfig, class Loading>
 __device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& maps,
                                              const KernelParams& params, const Ring<kConfig>& ring,
                                              const math::RowTileGrid<std::int32_t>& grid,
-                                             const GroupTable& table,
-                                             const BeginLoading& begin_loading) {
+                                             const GroupTable& table, Loading loading) {
   TileQueue queue(*params.counters);
   RowTileWalk walk(params, grid, table);
   math::RowTurns turns(walk.sequence(), grid.columns(), gridDim.x, blockIdx.x);
   auto tile = walk.find(turns.index());
-  wait_for_ring<kConfig>();
-  auto loading = begin_loading();
   while (tile.valid()) {
     const bool shared = turns.shared();
     if (shared) queue.ask();

@@ -82,35 +82,6 @@ struct Ring : RingOfPair<kConfig.may_part()> {
   }
 };
 
-/// One thread of either CTA; all others wait_for_ring().
-template <KernelConfig kConfig>
-__device__ __forceinline__ void init_ring(const Ring<kConfig>& ring) {
-  for (int stage = 0; stage < kConfig.stages; ++stage) {
-    ptx::barrier_init(ring.full(stage), kConfig.full_arrivals());
-    ptx::barrier_init(ring.empty(stage), kConfig.empty_arrivals());
-  }
-  if constexpr (kConfig.gather) {
-    for (int slot = 0; slot < kGatherSlots; ++slot) {
-      ptx::barrier_init(ring.gather_full(slot), 1);
-      ptx::barrier_init(ring.gather_empty(slot), kGatherListeners);
-    }
-  }
-  if constexpr (kConfig.pair) {
-    for (int slot = 0; slot < kPairSlots; ++slot) {
-      ptx::store_shared_v2(ring.pair_slots() + slot * 8U, 0U, 0U);
-    }
-  }
-  ptx::fence_barrier_init();
-}
-
-/// Waits until the barriers are initialized, those of the other CTA of a pair too. All threads, of
-/// which those of a warp come together; a pair's have arrived at the cluster's barrier before.
-template <KernelConfig kConfig>
-__device__ __forceinline__ void wait_for_ring() {
-  __syncthreads();
-  if constexpr (kConfig.pair) ptx::cluster_wait();
-}
-
 /// Written by the lane that then arrives at the stage's full barrier.
 __device__ __forceinline__ void send(std::uint32_t to, const TileMessage& message) {
   ptx::store_shared_v4(to, message.kind, message.k_blocks, message.row, message.column);

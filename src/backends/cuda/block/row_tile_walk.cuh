@@ -43,30 +43,30 @@ __device__ __forceinline__ int num_groups(const KernelParams& params) {
   return math::ceil_div(params.num_experts, kExpertsPerGroup);
 }
 
-/// Fills the table where the walk needs one. All threads of the CTA call it; if so, it synchronizes
-/// them.
+/// Fills the table where the walk needs one. All threads of the CTA call it; it synchronizes them.
 __device__ inline void build_group_table(const KernelParams& params,
                                          const math::RowTileGrid<std::int32_t>& grid,
                                          GroupTable& table) {
   const int groups = num_groups(params);
-  if (groups <= kWalkedGroups) return;
-  const int warp = static_cast<int>(threadIdx.x / 32);
-  for (int group = warp; group < groups; group += kThreads / 32) {
-    const math::RowRange segment = segment_of(params, group);
+  if (groups > kWalkedGroups) {
+    const int warp = static_cast<int>(threadIdx.x / 32);
+    for (int group = warp; group < groups; group += kThreads / 32) {
+      const math::RowRange segment = segment_of(params, group);
 #pragma unroll
-    for (int few = 0; few < 2; ++few) {
-      const int total = __reduce_add_sync(kAllLanes, grid.tile_rows(segment, few != 0));
-      if (lane_id() == 0) table.ends[few][group] = total;
+      for (int few = 0; few < 2; ++few) {
+        const int total = __reduce_add_sync(kAllLanes, grid.tile_rows(segment, few != 0));
+        if (lane_id() == 0) table.ends[few][group] = total;
+      }
     }
-  }
-  __syncthreads();
-  if (warp < 2) {
-    int carry = 0;
-    for (int first = 0; first < groups; first += 32) {
-      const int group = first + lane_id();
-      const int sum = carry + inclusive_sum(group < groups ? table.ends[warp][group] : 0);
-      if (group < groups) table.ends[warp][group] = sum;
-      carry = __shfl_sync(kAllLanes, sum, 31);
+    __syncthreads();
+    if (warp < 2) {
+      int carry = 0;
+      for (int first = 0; first < groups; first += 32) {
+        const int group = first + lane_id();
+        const int sum = carry + inclusive_sum(group < groups ? table.ends[warp][group] : 0);
+        if (group < groups) table.ends[warp][group] = sum;
+        carry = __shfl_sync(kAllLanes, sum, 31);
+      }
     }
   }
   __syncthreads();

@@ -34,10 +34,9 @@ __device__ __forceinline__ math::WeightPairTile<std::int32_t> own_part(
 /// Where lengths differ, all tiles go to whoever is free, the longest first.
 /// Else most are in turns, and the last round's are halved as in forward. Only then are the CTAs of
 /// a pair one worker: both read the same offsets, so that they agree.
-template <KernelConfig kConfig, class BeginLoading>
+template <KernelConfig kConfig, class Loading>
 __device__ __forceinline__ void produce_weights(const TensorMaps& maps, const KernelParams& params,
-                                                const Ring<kConfig>& ring,
-                                                const BeginLoading& begin_loading) {
+                                                const Ring<kConfig>& ring, Loading loading) {
   WeightTileWalk<kConfig> walk(params);
   const bool alike = walk.same_length();
   const unsigned ctas = alike ? kConfig.worker_ctas() : 1;
@@ -50,8 +49,6 @@ __device__ __forceinline__ void produce_weights(const TensorMaps& maps, const Ke
   math::RowTurns turns(order, columns, workers, worker);
   auto place = math::place_of(order.large, turns.index());
   auto tile = walk.find(place.tile);
-  wait_for_ring<kConfig>();
-  auto loading = begin_loading();
   while (tile.valid()) {
     const bool shared = turns.shared();
     if (shared) queue.ask();

@@ -181,21 +181,6 @@ __device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
   if (lane_id() == 0) ptx::store_wait_read<0>();  // shared memory must outlive the copies' reads
 }
 
-/// One thread.
-template <KernelConfig kConfig>
-__device__ __forceinline__ void prefetch_tensor_maps(const MapsOf<kConfig.epilogue>& maps) {
-  if constexpr (kConfig.boxes_of_b()) ptx::prefetch_tensor_map(&maps.b);
-  if constexpr (kConfig.boxes_of_a()) ptx::prefetch_tensor_map(&maps.a);
-  if constexpr (kConfig.boxes_of_b()) ptx::prefetch_tensor_map(&maps.b_few);
-  if constexpr (kConfig.boxes_of_a() && !kConfig.wgrad) {
-    ptx::prefetch_tensor_map(&maps.a_few);
-    ptx::prefetch_tensor_map(&maps.a_fewest);
-  }
-  ptx::prefetch_tensor_map(&maps.d);
-  if constexpr (kConfig.epilogue != Epilogue::store) ptx::prefetch_tensor_map(&maps.u);
-  if constexpr (kConfig.epilogue == Epilogue::dswiglu) ptx::prefetch_tensor_map(&maps.saved_u);
-}
-
 /// `Instance` carries the row of the table as `Instance::kConfig`: nvcc cannot name a kernel whose
 /// template argument is a class value.
 template <class Instance>
@@ -208,36 +193,60 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto& table = *reinterpret_cast<GroupTable*>(smem + kConfig.table_begin());  // wgrad has none
   const int warp = static_cast<int>(__shfl_sync(kAllLanes, threadIdx.x / 32, 0));
 
-  // The producer goes for its first tile at once; meanwhile others get ready what loads need.
-  if (warp == 0 && lane_id() == 0) {
+  if (threadIdx.x == 0) {
     ptx::prefetch_l2(params.offs);  // no read of what may still be written: L2 has the last word
-  } else if (warp == 4 && lane_id() == 0) {
-    init_ring(ring);
-  } else if (warp == 8 && lane_id() == 0) {
-    prefetch_tensor_maps<kConfig>(maps);
+    for (int stage = 0; stage < kConfig.stages; ++stage) {
+      ptx::barrier_init(ring.full(stage), kConfig.full_arrivals());
+      ptx::barrier_init(ring.empty(stage), kConfig.empty_arrivals());
+    }
+    if constexpr (kConfig.gather) {
+      for (int slot = 0; slot < kGatherSlots; ++slot) {
+        ptx::barrier_init(ring.gather_full(slot), 1);
+        ptx::barrier_init(ring.gather_empty(slot), kGatherListeners);
+      }
+    }
+    if constexpr (kConfig.pair) {
+      for (int slot = 0; slot < kPairSlots; ++slot) {
+        ptx::store_shared_v2(ring.pair_slots() + slot * 8U, 0U, 0U);
+      }
+    }
+    ptx::fence_barrier_init();
+    if constexpr (kConfig.boxes_of_a()) ptx::prefetch_tensor_map(&maps.a);
+    if constexpr (kConfig.boxes_of_b()) ptx::prefetch_tensor_map(&maps.b);
+    ptx::prefetch_tensor_map(&maps.d);
+    if constexpr (kConfig.boxes_of_b()) ptx::prefetch_tensor_map(&maps.b_few);
+    if constexpr (kConfig.boxes_of_a() && !kConfig.wgrad) {
+      ptx::prefetch_tensor_map(&maps.a_few);
+      ptx::prefetch_tensor_map(&maps.a_fewest);
+    }
+    if constexpr (kConfig.epilogue != Epilogue::store) ptx::prefetch_tensor_map(&maps.u);
+    if constexpr (kConfig.epilogue == Epilogue::dswiglu) ptx::prefetch_tensor_map(&maps.saved_u);
   }
-  __syncwarp();
   if constexpr (kConfig.pair) ptx::cluster_arrive();
   ptx::wait_for_prior_grids();  // every thread: offsets and operands may be theirs
   ptx::allow_next_grid();
   math::RowTileGrid<std::int32_t> grid = params.rows;
   grid.shape = kConfig.row_shape();  // the same, as constants
-  if constexpr (!kConfig.wgrad) build_group_table(params, grid, table);
+  if constexpr (kConfig.wgrad) {
+    __syncthreads();  // barriers are initialized
+  } else {
+    build_group_table(params, grid, table);  // synchronizes the CTA
+  }
+  if constexpr (kConfig.pair) ptx::cluster_wait();  // the other's barriers are initialized too
 
   if (warp < 4) {
     ptx::registers_release<kConfig.producer_registers()>();
-    if (warp != 0) wait_for_ring<kConfig>();
     if constexpr (kConfig.gather) {
       if (warp != 0) follow<kConfig>(params, ring);
     }
     if (warp == 0) {
-      const auto loading = [&] { return begin_loading<kConfig>(params, ring); };
       if constexpr (kConfig.wgrad) {
-        produce_weights<kConfig>(maps, params, ring, loading);
+        produce_weights<kConfig>(maps, params, ring, begin_loading<kConfig>(params, ring));
       } else if constexpr (kConfig.pair) {
         produce_pair<kConfig>(maps, params, ring, grid, table);
       } else {
-        produce_rows<kConfig>(maps, params, ring, grid, table, loading);
+        produce_rows<kConfig>(maps, params, ring, grid, table,
+                              begin_loading<kConfig>(params, ring));
       }
     } else if (warp == 1) {
       if (blockIdx.x == 0) record_faults(params);
@@ -245,7 +254,6 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (params.zero_tail) zero_tail<kConfig>(params, warp - 2);
     }
   } else {
-    wait_for_ring<kConfig>();
     ptx::registers_take<kConfig.consumer_registers()>();
     consume<kConfig>(maps, params, ring, warp - 4);
   }
