@@ -50,7 +50,8 @@ MOESAIC_HD constexpr Real reciprocal(Real x, const Exp& exp) {
 
 }  // namespace detail
 
-/// `exp(x)` is asked for x ≤ 0 only, `exp.reciprocal(x)`, if there is one, for 1 ≤ x ≤ 2 only.
+/// `exp(x)` is asked for x ≤ 0 and NaN only, `exp.reciprocal(x)`, if there is one, for 1 ≤ x ≤ 2
+/// only.
 template <std::floating_point Real, class Exp = LibraryExp>
 MOESAIC_HD constexpr Sigmoid<Real> sigmoid(Real x, const Exp& exp = {}) {
   const Real decay = exp(-detail::magnitude(x));
@@ -82,10 +83,9 @@ struct SwigluGrad {
 template <std::floating_point Real, class Exp = LibraryExp>
 MOESAIC_HD constexpr SwigluGrad<Real> dswiglu(Real up, Real gate, Real dh, const Exp& exp = {}) {
   const Sigmoid<Real> s = sigmoid(gate, exp);
-  const Real active = gate * s.value;
   // The sum vanishes at a gate of −1.28: not σ + silu · (1 − σ), whose second term is rounded.
   const Real slope = s.value * (Real(1) + gate * s.complement);
-  return {dh * active, dh * (up * slope)};
+  return {dh * (gate * s.value), dh * (up * slope)};
 }
 
 /// Where the h up columns and the h gate columns stand among 2h.

@@ -8,9 +8,9 @@
 
 namespace moesaic::math {
 
-/// e^x for x ≤ 0 of at most eight significant bits, as BF16 has; 0 for NaN, which a gate that is
-/// multiplied by what comes of it keeps. `exp2(t)` is asked for exact products −151 < t ≤ 0 alone,
-/// subnormal results included. Error: that of exp2, 1.4e-7 and two roundings, relative.
+/// e^x for x ≤ 0 of at most eight significant bits, as BF16 has; for NaN what e^−104 gives: a gate
+/// that is multiplied by what comes of it stays NaN. `exp2(t)` is asked for exact products −151 < t
+/// ≤ 0 alone, subnormal results included. Error: that of exp2, 1.4e-7 and two roundings, relative.
 template <class Exp2>
 MOESAIC_HD constexpr float short_exp(float x, const Exp2& exp2) {
   constexpr float kLeast = -104.0F;  // e^x is below half the least subnormal number

@@ -9,7 +9,7 @@ namespace moesaic::math {
 struct TileCounters {
   std::uint64_t next = 0;      ///< Asked for in the shared part of the schedule, past its end too.
   std::uint32_t finished = 0;  ///< CTAs that found no more.
-  std::uint32_t begun = 0;     ///< Tiles that CTAs in step have begun.
+  std::uint32_t begun = 0;     ///< Marks that CTAs in step have made: step_marks.hpp.
 };
 
 }  // namespace moesaic::math

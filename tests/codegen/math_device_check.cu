@@ -18,6 +18,7 @@
 #include "math/row_tile_sequence.hpp"
 #include "math/short_exp.hpp"
 #include "math/smem_layout.hpp"
+#include "math/step_marks.hpp"
 #include "math/swizzle.hpp"
 #include "math/tile_bounds.hpp"
 #include "math/tile_counters.hpp"
@@ -30,7 +31,7 @@ namespace moesaic::math {
 
 __global__ void integer_kernel(std::int64_t* out, std::int64_t a, std::int64_t b, int c, int d) {
   out[0] = min(a, b) + max(a, b) + min(c, d) + max(c, d);
-  out[1] = ceil_div(a, b) + ceil_div(c, d);
+  out[1] = ceil_div(a, b) + ceil_div(c, d) + floor_div(a, b);
   out[2] = round_up(a, b) + round_down(a, b);
   out[3] = is_pow2(a) ? log2_floor(a) : log2_floor(c);
   out[4] = saturating_add(a, b);
@@ -251,6 +252,15 @@ __global__ void gather_kernel(std::uint32_t* out, const std::int32_t* x_rows, st
   const std::int32_t index = gathered_index(x_rows, begin, gather_line(thread, lines), lines);
   out[gather_offset(thread, lines)] = static_cast<std::uint32_t>(
       gathered_bytes(gathered_row(index, num_rows), gather_column(thread), columns));
+}
+
+__global__ void step_marks_kernel(int* out, int shortest, int stages) {
+  StepMarks marks;
+  marks.begin(shortest);
+  for (int stage = 0; marks.any() && stage < stages; stage = marks.up_to(marks.place(stage))) {
+    out[stage] = static_cast<int>(marks.place(stage));
+    if (marks.place(stage) == StepMarks::Place::at_wait) marks.go_on();
+  }
 }
 
 __global__ void short_exp_kernel(float* out, float x) { out[0] = short_exp(x, FastExp2{}); }

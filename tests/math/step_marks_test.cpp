@@ -24,29 +24,19 @@ Visits visit(int shortest, int stages) {
   marks.begin(shortest);
   int stage = 0;
   while (stage < stages) {
-    int until = stages;
     if (marks.any()) {
-      switch (marks.place(stage)) {
-        case StepMarks::Place::before_mark:
-          until = marks.mark();
-          break;
-        case StepMarks::Place::at_mark:
-          visits.marks.push_back(stage);
-          until = marks.question();
-          break;
-        case StepMarks::Place::at_question:
-          visits.questions.push_back(stage);
-          until = marks.wait();
-          break;
-        case StepMarks::Place::at_wait:
-          visits.waits.push_back(stage);
-          marks.go_on();
-          until = marks.any() ? marks.mark() : stages;
-          break;
+      const StepMarks::Place place = marks.place(stage);
+      if (place == StepMarks::Place::at_mark) visits.marks.push_back(stage);
+      if (place == StepMarks::Place::at_question) visits.questions.push_back(stage);
+      if (place == StepMarks::Place::at_wait) {
+        visits.waits.push_back(stage);
+        marks.go_on();
       }
     }
+    const int until = marks.any() ? marks.up_to(marks.place(stage)) : stages;
     EXPECT_GT(until, stage) << "of " << stages;
     EXPECT_LE(until, stages);
+    if (until <= stage) break;
     stage = until;
   }
   return visits;
@@ -79,44 +69,48 @@ TEST(StepMarks, AreThoseOfTheShortest) {
   }
 }
 
-// Tile after tile at any speeds: whoever waits for the number of marks that all have made by then
-// is heard in the end, and nobody is farther ahead of the last than from mark to mark and a wait.
+// Tile after tile at speeds that differ up to 32 times: whoever waits for the marks that all are to
+// have made by then is heard in the end, and nobody is farther ahead of the last than from mark to
+// mark and a wait. It comes near that, so that fewer waits would be seen.
 TEST(StepMarks, NobodyIsAheadAndNobodyWaitsForEver) {
   constexpr int kWorkers = 5, kStages = 150, kTiles = 3;
   const Visits visits = visit(kStages, kStages);
   const int to_next_tile = kStages - visits.marks.back() + StepMarks::kFirst;
   const int farthest = std::max(StepMarks::kEvery, to_next_tile) + StepMarks::kWaitsBehind;
   std::mt19937 random(1);
+  int worst = 0;
   for (int round = 0; round < 200; ++round) {
+    std::vector<std::size_t> turns;  // a worker as often as it is fast
+    for (std::size_t worker = 0; worker < kWorkers; ++worker) {
+      turns.insert(turns.end(), std::size_t{1} << random() % 6, worker);
+    }
     std::int64_t marked = 0;
     std::vector<int> stage(kWorkers, 0);
     std::vector<std::int64_t> expected(kWorkers, 0);
-    const auto next = [&](int worker) {
-      int& at = stage[static_cast<std::size_t>(worker)];
-      const int in_tile = at % kStages;
+    const auto next = [&](std::size_t worker) {
+      const int in_tile = stage[worker] % kStages;
       for (const int mark : visits.marks) {
         if (in_tile == mark) {
           ++marked;
-          expected[static_cast<std::size_t>(worker)] += kWorkers;
+          expected[worker] += kWorkers;
         }
-        if (in_tile == mark + StepMarks::kWaitsBehind &&
-            marked < expected[static_cast<std::size_t>(worker)]) {
-          return false;
-        }
+        if (in_tile == mark + StepMarks::kWaitsBehind && marked < expected[worker]) return false;
       }
-      ++at;
+      ++stage[worker];
       return true;
     };
     int idle = 0;
     while (*std::min_element(stage.begin(), stage.end()) < kTiles * kStages) {
-      const int worker = static_cast<int>(random() % kWorkers);
-      if (stage[static_cast<std::size_t>(worker)] == kTiles * kStages) continue;
+      const std::size_t worker = turns[random() % turns.size()];
+      if (stage[worker] == kTiles * kStages) continue;
       idle = next(worker) ? 0 : idle + 1;
-      ASSERT_LT(idle, 1000);
+      ASSERT_LT(idle, 10'000);
       const auto [last, first] = std::minmax_element(stage.begin(), stage.end());
-      ASSERT_LE(*first - *last, farthest);
+      worst = std::max(worst, *first - *last);
     }
   }
+  EXPECT_LE(worst, farthest);
+  EXPECT_GE(worst, farthest - 5);
 }
 
 }  // namespace

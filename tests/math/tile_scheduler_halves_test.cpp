@@ -12,6 +12,15 @@
 namespace moesaic::math {
 namespace {
 
+TEST(HalvedTiles, TheLastRoundIsARemainderInAllBits) {
+  for (const std::int64_t tiles : {kInt64Max / 2, std::int64_t{1} << 32,
+                                   (std::int64_t{1} << 32) - 1, (std::int64_t{1} << 40) + 77}) {
+    for (const std::int64_t workers : {1, 2, 66, 132, 65'535}) {
+      EXPECT_EQ(last_round(tiles, workers), tiles % workers) << tiles << " over " << workers;
+    }
+  }
+}
+
 TEST(HalvedTiles, ExactlyTheLastRoundAndOnlyWhereEveryHalfHasAWorkerOfItsOwn) {
   for (std::int64_t workers = 1; workers <= 140; ++workers) {
     std::int64_t last_round = 0;  // of `tiles`; 0: it is full, or there is none
@@ -24,12 +33,6 @@ TEST(HalvedTiles, ExactlyTheLastRoundAndOnlyWhereEveryHalfHasAWorkerOfItsOwn) {
     }
   }
   EXPECT_EQ(halve_last_round(66, 132), (HalvedTiles{0, 66}));
-  for (const std::int64_t tiles : {kInt64Max / 2, std::int64_t{1} << 32,
-                                   (std::int64_t{1} << 32) - 1, (std::int64_t{1} << 40) + 77}) {
-    for (const std::int64_t workers : {1, 2, 66, 132, 65'535}) {
-      EXPECT_EQ(last_round(tiles, workers), tiles % workers) << tiles << " over " << workers;
-    }
-  }
   EXPECT_EQ(halve_last_round(67, 132), (HalvedTiles{67, 0}));
   EXPECT_EQ(halve_last_round(7, 1), (HalvedTiles{7, 0}));
 }

@@ -43,6 +43,16 @@ class Product(MoesaicTest):
             for result in (y, dw):
                 self.assertEqual(result.stride(), torch.empty(result.shape).stride(), counts)
 
+    def test_deterministic_algorithms_fill_what_is_left(self):
+        case = Case()
+        torch.use_deterministic_algorithms(True)
+        try:
+            y = m.grouped_mm(case.x, case.w.transpose(-2, -1), offs=case.offs, tail="leave")
+        finally:
+            torch.use_deterministic_algorithms(False)
+        self.same(y[:30], case.y)
+        self.assertTrue(torch.isnan(y[30:]).all())
+
     def test_fp32_output(self):
         case = Case()
         y = m.grouped_mm(case.x, case.w.transpose(-2, -1), offs=case.offs, out_dtype=torch.float32)

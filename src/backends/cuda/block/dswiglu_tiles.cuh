@@ -41,7 +41,7 @@ class DswigluTiles : private TileSides<kConfig> {
           multiply_all(state, tile.k_blocks - 2 * kOverlapped, false);
           end(state, to);
           const PanelTarget done = to;
-          RingState<kConfig> saved = state;  // of the right half's two stages
+          RingState<kConfig> saved = state;  // of the first of the right half's two stages
           state.advance();
           state.advance();
           receive_next();
@@ -68,6 +68,8 @@ class DswigluTiles : private TileSides<kConfig> {
   }
 
  private:
+  static_assert(kConfig.stages >= 4, "the next tile's first two come beside two of U");
+
   using Sides = TileSides<kConfig>;
   using Sides::begin_tile;
   using Sides::is_long;
@@ -129,7 +131,8 @@ class DswigluTiles : private TileSides<kConfig> {
       const std::uint32_t h_panel = ring_.a(at.stage) + first_line_;
       const std::uint32_t panel0 = ring_.b(at.stage) + first_line_;
       const std::uint32_t panel1 = panel0 + math::panel_bytes(kConfig.tile_m);
-      const bool interleaved = expert_.layout.interleaved;  // up is then first
+      // Interleaved, a panel has both parts, and up is first: see part_layout().
+      const bool interleaved = expert_.layout.interleaved;
       const std::uint32_t up_panel = expert_.layout.gate_first ? panel1 : panel0;
       const std::uint32_t gate_panel = expert_.layout.gate_first ? panel0 : panel1;
 #pragma unroll

@@ -33,19 +33,13 @@ class Step {
     using Place = math::StepMarks::Place;
     if (!marks_.any()) return stages;
     const Place place = marks_.place(stage);
-    if (place == Place::before_mark) return marks_.mark();
-    if (place == Place::at_mark) {
-      ptx::add_relaxed(&counters_.begun, lane_id() == 0);
-      return marks_.question();
-    }
-    if (place == Place::at_question) {
-      answer_ = ptx::load_relaxed(&counters_.begun);
-      return marks_.wait();
-    }
+    if (place == Place::at_mark) ptx::add_relaxed(&counters_.begun, lane_id() == 0);
+    if (place == Place::at_question) answer_ = ptx::load_relaxed(&counters_.begun);
+    if (place != Place::at_wait) return marks_.up_to(place);
     wait();
     marks_.go_on();
     expect();
-    return marks_.any() ? marks_.mark() : stages;
+    return marks_.any() ? marks_.up_to(Place::before_mark) : stages;
   }
 
  private:
