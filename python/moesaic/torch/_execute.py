@@ -19,8 +19,8 @@ _MOST_PLANS = 8192  # a plan is small; more than this many come from shapes that
 plans = {}
 _num_sms = 0
 raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-_current_device = getattr(torch._C, "_cuda_getDevice", None)
-# What compiled code allocates with, on the current device: a quarter of torch.empty_strided's time.
+# What compiled code allocates with, on the current device: a quarter of torch.empty_strided's time,
+# without the values that deterministic algorithms find in memory that nobody wrote.
 _empty_cuda = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None),
                       "_empty_strided_cuda", None)
 
@@ -28,6 +28,7 @@ _empty_cuda = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None
 increment_version = torch.autograd.graph.increment_version
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _is_compiling = torch.compiler.is_compiling
+_deterministic = torch._C._get_deterministic_algorithms
 _any_autocast = torch._C._is_any_autocast_enabled
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
@@ -117,7 +118,8 @@ def remember(key, entry):
 
 
 def _fresh(entry, device):
-    if entry.index >= 0 and _empty_cuda is not None and entry.index == _current_device():
+    if (entry.index >= 0 and _empty_cuda is not None and
+            entry.index == _workspace.current_device() and not _deterministic()):
         return _empty_cuda(entry.shape, entry.stride, entry.dtype)
     return torch.empty_strided(entry.shape, entry.stride, dtype=entry.dtype, device=device)
 

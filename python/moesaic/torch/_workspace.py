@@ -18,11 +18,11 @@ _known = {}  # (device index, stream, under capture) -> (address, bytes, capture
 _slabs = {}  # device index -> [(address, slots, bytes of a slot)]
 _free = {}  # device index -> addresses of zeroed slots that nobody has
 _capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
-_current_device = getattr(torch._C, "_cuda_getDevice", None)
+current_device = getattr(torch._C, "_cuda_getDevice", None)
 
 
 def _capture(index, stream):
-    if not _capturing() and _current_device() == index:
+    if not _capturing() and current_device() == index:
         return 0  # the usual case, without the driver's answer
     return _driver.capture_id(index, stream)
 
