@@ -5,6 +5,8 @@ buffers, tracing."""
 
 import threading
 import unittest
+from types import SimpleNamespace
+from unittest import mock
 
 from torch_cases import (BF16, COUNTS, CUDA, DEVICE, Case, MoesaicTest, forward, integers, needs_cuda,
                          offsets, weight_gradient)
@@ -14,6 +16,7 @@ from torch import library
 import torch.utils.checkpoint
 
 import moesaic.torch as m
+from moesaic.torch import _execute
 
 
 class Product(MoesaicTest):
@@ -52,6 +55,15 @@ class Product(MoesaicTest):
             torch.use_deterministic_algorithms(False)
         self.same(y[:30], case.y)
         self.assertTrue(torch.isnan(y[30:]).all())
+
+    def test_the_short_way_to_a_result_is_for_the_current_device_alone(self):
+        entry = SimpleNamespace(index=0, shape=(2, 3), stride=(3, 1), dtype=torch.float32)
+        for device, deterministic, short in ((0, False, True), (1, False, False), (0, True, False)):
+            with mock.patch.object(_execute, "_empty_cuda", lambda *_: "short"), \
+                    mock.patch.object(_execute._workspace, "current_device", lambda: device), \
+                    mock.patch.object(_execute, "_deterministic", lambda: deterministic):
+                result = _execute._fresh(entry, "cpu")
+            self.assertEqual(isinstance(result, str), short, (device, deterministic))
 
     def test_fp32_output(self):
         case = Case()
