@@ -18,7 +18,7 @@ MOESAIC_HD constexpr std::uint32_t panel_chunk(std::int32_t row, std::int32_t ch
                         static_cast<std::uint32_t>(row * kPanelLineBytes + chunk * 16));
 }
 
-/// The row that lane `lane` names to stmatrix and ldmatrix: of four matrices, rows 0-7 and 8-15 of
+/// The row that lane `lane` names to stmatrix: of four matrices, rows 0-7 and 8-15 of
 /// the eight 16-bit columns from 16 · pair on, then of the eight that follow; 0 ≤ pair < 4.
 MOESAIC_HD constexpr std::uint32_t matrix_row(std::int32_t lane, std::int32_t pair) {
   return panel_chunk(lane % 16, pair * 2 + lane / 16);

@@ -6,7 +6,7 @@
 stack and spills are 0 there. Read from the objects by cuobjdump; without it every kernel is compiled once
 more and ptxas is asked. --check sass: the code multiplies with HGMMA, at least a stage of them before it waits,
 copies with UTMALDG and UTMASTG, keeps what the lanes of a warp share in uniform registers, and never touches local
-memory; without cuobjdump it exits with 77, which ctest counts as skipped. --check flags: the build lets no ptxas
+memory; where other warps apply an activation, these load and store 16 bytes a lane and nothing is stored in bulk. Without cuobjdump it exits with 77, which ctest counts as skipped. --check flags: the build lets no ptxas
 warning pass. A serialized wgmma (C7510 and its family, C7514 for one) is no warning but information: only the code
 shows it.
 """
@@ -24,6 +24,8 @@ from pathlib import Path
 SKIPPED = 77
 COLUMNS = ("registers", "static_smem_bytes", "stack_bytes", "spill_bytes")
 WANTED = {"HGMMA": "a warpgroup multiplication", "UTMALDG": "a bulk tensor load", "UTMASTG": "a bulk tensor store"}
+# 16 bytes a lane past L1: what the activation warps alone do (block/activation_warps.cuh).
+WIDE = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?\w+\s+)?(LDG|STG)\.E\.NA\.128\b", re.MULTILINE)
 FORBIDDEN = {"LDL": "a read of local memory", "STL": "a write to local memory", "CALL": "a function call"}
 # A stage's multiplications go to the tensor cores together: a contraction of 64 takes four of 16. Where ptxas
 # serializes them, it waits after every one; where it injects a wait (C7517), after fewer than that.
@@ -166,11 +168,21 @@ def judge_waits(name, waits):
     return []
 
 
+def judge_activation(name, sass):
+    """Of a kernel with an activation: its warps store wide, dswiglu's load U wide, and nothing is stored in bulk."""
+    wide = set(WIDE.findall(sass))
+    wanted = {"STG", "LDG"} if "dswiglu" in name else {"STG"}
+    complaints = [f"{name}: expected a {opcode} of 16 bytes, got none" for opcode in sorted(wanted - wide)]
+    if "UTMASTG" in opcodes(sass):
+        complaints.append(f"{name}: expected no bulk tensor store (UTMASTG), got one")
+    return complaints
+
+
 def judge_sass(name, found):
     if not found:
         return [f"{name}: expected instructions, got none"]
     complaints = [f"{name}: expected {what} ({opcode}), got none" for opcode, what in WANTED.items()
-                  if opcode not in found]
+                  if opcode not in found and not ("swiglu" in name and opcode == "UTMASTG")]
     complaints += [f"{name}: expected no {opcode}, {what}, got {found[opcode]}" for opcode, what in FORBIDDEN.items()
                    if opcode in found]
     return complaints
@@ -188,6 +200,8 @@ def check_sass(args):
         print(f"{name:34s}" + "".join(f" {found.get(opcode, 0):4d} {opcode}" for opcode in [*WANTED, *FORBIDDEN])
               + f" {chain} at least before a wait")
         complaints += judge_sass(name, found) + judge_chain(name, chain) + judge_waits(name, diverged_waits(sass))
+        if "swiglu" in name:
+            complaints += judge_activation(name, sass)
     return complaints
 
 
@@ -236,6 +250,11 @@ def self_test():
     assert len(judge_sass("k", {})) == 1
     for opcode in WANTED:
         assert len(judge_sass("k", opcodes(sass.replace(opcode, "NOP")))) == 1, opcode
+    handed = sass.replace("UTMASTG.4D [UR8], [UR4]", "@P1 STG.E.NA.128 desc[UR4][R4.64], R32")
+    assert judge_sass("k_swiglu", opcodes(handed)) == [] and judge_activation("k_swiglu", handed) == []
+    assert len(judge_activation("k_swiglu", sass)) == 2
+    assert len(judge_activation("k_swiglu", handed.replace(".NA.128", ""))) == 1
+    assert len(judge_activation("k_dswiglu", handed)) == 1
     for opcode in ("LDL.64", "STL", "CALL.REL.NOINC"):
         assert len(judge_sass("k", opcodes(f"{sass}        /*0030*/    {opcode} R1 ;\n"))) == 1, opcode
     multiply = "        /*0000*/                   HGMMA.64x128x16.F32.BF16 R88, gdesc[UR8], R88, gsb0 ;\n"

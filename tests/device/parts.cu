@@ -42,7 +42,7 @@ __device__ void follow(Walk& walk, Cursor& cursor, unsigned long long* different
 __global__ void row_walk_kernel(block::KernelParams params, unsigned long long* different,
                                 unsigned long long* tiles) {
   __shared__ block::GroupTable table;
-  block::build_group_table(params, params.rows, table);
+  block::build_group_table<block::KernelConfig{}.threads() / 32>(params, params.rows, table);
   if (threadIdx.x >= 32) return;
   block::RowTileWalk walk(params, params.rows, table);
   math::RowTileCursor<const std::int32_t*, std::int32_t> cursor(params.offs, params.rows, gridDim.x,
@@ -108,7 +108,8 @@ void compare_row_walks(const std::int32_t* offs, const math::RowTileGrid<std::in
   params.rows = grid;
   params.num_experts = grid.num_experts;
   params.max_rows = grid.max_rows;
-  row_walk_kernel<<<workers, block::kThreads, 0, stream>>>(params, different, tiles);
+  row_walk_kernel<<<workers, block::KernelConfig{}.threads(), 0, stream>>>(params, different,
+                                                                           tiles);
 }
 
 void compare_weight_walks(const std::int32_t* offs, const math::WeightTileGrid<std::int32_t>& grid,

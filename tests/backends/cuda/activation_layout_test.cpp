@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the expert's kernels find up and gate: in U, in the lines of a tile of weights, and in the
-// words of a lane.
+// Where the expert's kernels find up and gate: in U, and in the lines of a tile of weights.
 
 #include "backends/cuda/block/activation_layout.hpp"
 
@@ -14,6 +13,7 @@
 #include "backends/cuda/launch/instances.hpp"
 #include "math/output_panel.hpp"
 #include "math/pair_tiles.hpp"
+#include "math/side_units.hpp"
 
 namespace moesaic::backends::cuda {
 namespace {
@@ -28,37 +28,34 @@ std::int64_t u_column(UpGateLayout layout, bool second, std::int64_t j, std::int
   return gate ? math::gate_column(layout, j, h) : math::up_column(layout, j, h);
 }
 
-/// Element of U that column `c` of panel `panel` is, for 64 columns of H from `begin` on; −1 where
-/// the map clips.
-std::int64_t element_of(UpGateLayout layout, std::int64_t h, std::int32_t begin, int panel, int c) {
-  const PartLayout parts = part_layout(layout);
-  const PartPanel at = part_panel(parts, begin, panel);
-  const PartExtent extent = part_extent(parts, h);
-  EXPECT_LT(at.part, extent.parts);
-  const std::int64_t column = at.column + c;
-  return column < extent.columns ? at.part * extent.columns + column : -1;
-}
-
-TEST(PartPanels, EveryColumnOfUIsInOnePanelAtItsColumnOfH) {
+// PartChunks of part_chunks.cuh: a lane's eight columns of up and of gate, or of both, mixed.
+TEST(ChunkColumns, EveryColumnOfUIsInOneChunkOfItsColumnOfH) {
   for (const UpGateLayout layout : kLayouts) {
-    const bool interleaved = part_layout(layout).interleaved;
+    const PartLayout parts = part_layout(layout);
     for (const std::int64_t h : {8, 64, 72, 200, 256}) {
       std::map<std::int64_t, int> seen;
-      for (std::int32_t begin = 0; begin < paired_width(h) / 2; begin += 64) {
-        for (int panel = 0; panel < 2; ++panel) {
-          for (int c = 0; c < 64; ++c) {
-            const std::int64_t element = element_of(layout, h, begin, panel, c);
-            if (element < 0) continue;
-            ++seen[element];
-            const bool second = interleaved ? c % 2 == 1 : panel == 1;
-            const std::int64_t j = begin + (interleaved ? 32 * panel + c / 2 : c);
-            ASSERT_LT(j, h);
-            ASSERT_EQ(element, u_column(layout, second, j, h));
-          }
+      for (std::int64_t column = 0; column < h; column += 8) {
+        const ChunkColumns at = chunk_columns(parts, column, h);
+        EXPECT_EQ(at.up % 8, 0) << "16 bytes";
+        EXPECT_EQ(at.gate % 8, 0);
+        for (std::int64_t i = 0; i < 8; ++i) {
+          ++seen[at.up + i];
+          ++seen[at.gate + i];
+          const std::int64_t up = parts.interleaved ? at.up + 2 * i : at.up + i;
+          const std::int64_t gate = parts.interleaved ? at.up + 2 * i + 1 : at.gate + i;
+          ASSERT_EQ(up, u_column(layout, parts.gate_first, column + i, h));
+          ASSERT_EQ(gate, u_column(layout, !parts.gate_first, column + i, h));
         }
       }
       EXPECT_EQ(seen.size(), static_cast<std::size_t>(2 * h));
-      for (const auto& [element, times] : seen) ASSERT_EQ(times, 1) << element;
+      for (const auto& [element, times] : seen) {
+        ASSERT_EQ(times, 1) << element;
+        ASSERT_TRUE(element >= 0 && element < 2 * h);
+      }
+      // A lane's next chunk is 64 columns of H further.
+      const ChunkColumns first = chunk_columns(parts, 0, h), next = chunk_columns(parts, 64, h);
+      EXPECT_EQ(next.up - first.up, chunk_step(parts));
+      EXPECT_EQ(next.gate - next.up, first.gate - first.up);
     }
   }
 }
@@ -84,8 +81,8 @@ std::vector<std::pair<bool, int>> lines_of(int lines, int first, int pairs) {
   return all;
 }
 
-// A lane has both parts of a column of H: SwigluStore takes the second 32 of a half's sums for the
-// second part of the first 32, store_few_swiglu the second 16.
+// A lane has both parts of a column of H: the second panel that is handed over is the second part
+// of the first, and store_few_swiglu takes the second 16 sums for the second part of the first 16.
 TEST(PairedLines, AHalfOfALargeTileIsBothPartsOf64Columns) {
   const KernelConfig config;
   const int half = config.tile_n / 2;
@@ -144,52 +141,26 @@ TEST(PairedLines, EachCtaOfAPairLoadsABlockOfTheTile) {
   }
 }
 
-/// Byte of a 128-byte-swizzled panel.
-std::uint32_t byte_of(int row, int byte) {
-  return math::swizzle_offset(math::Swizzle::bytes_128,
-                              static_cast<std::uint32_t>(row * 128 + byte));
-}
-
-// store_quarter() and load_quarter() of activation.cuh: where word i of quarter q of a lane goes in
-// an interleaved U, against the panel's columns.
-TEST(InterleavedPanels, AWordsColumnsStandWhereTheMapExpectsThem) {
-  for (int lane = 0; lane < 32; ++lane) {
-    for (int q = 0; q < 4; ++q) {
-      for (int j = 0; j < 2; ++j) {
-        const int h_column = 16 * q + 8 * j + 2 * (lane % 4);
-        const int panel = h_column / 32;
-        EXPECT_EQ(panel, q < 2 ? 0 : 1);
-        for (const int below : {0, 8}) {
-          for (int next = 0; next < 2; ++next) {  // (first, second) of h_column + next
-            const std::uint32_t at = math::word_pair(lane, q % 2 * 2 + j) +
-                                     static_cast<std::uint32_t>(below * 128 + next * 4);
-            EXPECT_EQ(at, byte_of(lane / 4 + below, (h_column + next - 32 * panel) * 4));
-          }
-        }
-      }
+// load_panel() of activation_warps.cuh reads what store_matrices() puts down: eight columns of a
+// row of a panel, a lane each.
+TEST(Chunks, OfAPanelAreTheRowsOfItsMatrices) {
+  std::map<std::uint32_t, std::pair<int, int>> put;  // where -> row, first column
+  for (int pair = 0; pair < 4; ++pair) {
+    for (int lane = 0; lane < 32; ++lane) {
+      put[math::matrix_row(lane, pair)] = {lane % 16, pair * 16 + lane / 16 * 8};
     }
   }
-}
-
-// Both CTAs of a pair go through as many stages of U, 64 columns each, whatever rows they have.
-TEST(SavedU, HasAStageFor64Columns) {
-  for (const Instance& instance : kInstances) {
-    const KernelConfig& c = instance.config;
-    const bool saved = c.epilogue == Epilogue::dswiglu;
-    EXPECT_EQ(c.saved_stages(false) * 64, saved ? c.tile_n : 0) << instance.name;
-    EXPECT_EQ(c.saved_stages(true) * 64, saved ? c.tile_n / 2 : 0) << instance.name;
+  ASSERT_EQ(put.size(), 128U);
+  for (int unit_row = 0; unit_row < kPanelRows; unit_row += math::SideUnits<1>::kRows) {
+    for (int lane = 0; lane < 32; ++lane) {
+      const int row = unit_row + lane / 8, chunk = lane % 8;
+      const auto found = put.find(math::panel_chunk(row, chunk));
+      ASSERT_NE(found, put.end());
+      EXPECT_EQ(found->second, std::make_pair(row, chunk * 8));
+      put.erase(found);
+    }
   }
-}
-
-// U's panels are where b was, H's where a was: a stage of 64 columns fits a stage.
-TEST(SavedU, AStageHoldsBothPartsAndRoomForH) {
-  const KernelConfig config;
-  const math::SmemMap map = config.smem();
-  EXPECT_EQ(2 * math::panel_bytes(config.tile_m), map.b_bytes);
-  EXPECT_LE(math::panel_bytes(config.tile_m), map.a_bytes);
-  // A warp's lines begin on a swizzle atom, as far in as its staged panel is long.
-  EXPECT_EQ(kPanelBytes % math::kSmemTileAlignBytes, 0);
-  EXPECT_EQ(math::panel_bytes(kPanelRows), kPanelBytes);
+  EXPECT_TRUE(put.empty());
 }
 
 }  // namespace

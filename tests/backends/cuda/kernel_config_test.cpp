@@ -70,17 +70,54 @@ TEST(KernelConfig, HalvesOfLargeTiles) {
 }
 
 TEST(KernelConfig, RegistersAreSharedOut) {
-  EXPECT_LE(kLaunchRegisters * kThreads, 65'536);
   for (const Instance& instance : kInstances) {
     const KernelConfig& c = instance.config;
-    EXPECT_LE(c.producer_registers() + kConsumerWarpgroups * c.consumer_registers(),
-              (1 + kConsumerWarpgroups) * kLaunchRegisters)
+    EXPECT_GE(c.consumer_registers(), c.launch_registers()) << instance.name << ": it takes more";
+    EXPECT_LE(c.launch_registers() * c.threads(), 65'536) << instance.name;
+    EXPECT_EQ(c.launch_registers() % 8, 0) << instance.name;
+    EXPECT_LE((c.warpgroups() - kConsumerWarpgroups) * c.other_registers() +
+                  kConsumerWarpgroups * c.consumer_registers(),
+              c.warpgroups() * c.launch_registers())
         << instance.name;
-    for (const int registers : {c.producer_registers(), c.consumer_registers()}) {
+    for (const int registers : {c.other_registers(), c.consumer_registers()}) {
       EXPECT_EQ(registers % 8, 0) << instance.name;
       EXPECT_GE(registers, 24) << instance.name;
     }
-    EXPECT_LE(c.producer_registers(), kLaunchRegisters) << instance.name << ": it gives some back";
+    EXPECT_LE(c.other_registers(), c.launch_registers()) << instance.name << ": it gives some back";
+  }
+}
+
+// What applies the activation: a warpgroup of its own, and the producer's warps that load nothing.
+TEST(KernelConfig, SidesAreHandedOver) {
+  for (const Instance& instance : kInstances) {
+    const KernelConfig& c = instance.config;
+    EXPECT_EQ(c.hands_over(), c.epilogue != Epilogue::store) << instance.name;
+    if (!c.hands_over()) {
+      EXPECT_EQ(c.threads(), (1 + kConsumerWarpgroups) * kWarpgroupThreads) << instance.name;
+      for (int warp = 0; warp < c.threads() / 32; ++warp) EXPECT_EQ(c.activation_warp(warp), -1);
+      continue;
+    }
+    // Whoever neither loads nor multiplies is one of them, each once.
+    std::set<int> indices;
+    for (int warp = 0; warp < c.threads() / 32; ++warp) {
+      const bool multiplies = warp >= 4 && warp < 4 + kConsumerWarps;
+      const bool loads = warp == 0 || (c.gather && warp < 4);
+      const int index = c.activation_warp(warp);
+      EXPECT_EQ(index < 0, multiplies || loads) << instance.name << " warp " << warp;
+      if (index < 0) continue;
+      EXPECT_TRUE(indices.insert(index).second) << instance.name;
+    }
+    EXPECT_EQ(static_cast<int>(indices.size()), c.activation_warps()) << instance.name;
+    EXPECT_EQ(*indices.begin(), 0) << instance.name;
+    EXPECT_EQ(*indices.rbegin(), c.activation_warps() - 1) << instance.name;
+    EXPECT_EQ(c.handed_arrivals(), 4) << "of a warpgroup";
+    EXPECT_EQ(c.taken_arrivals(), c.activation_warps()) << instance.name;
+    // A side of the tile fills the warps' panels, and what is said of it lies behind all else.
+    EXPECT_EQ(c.tile_m * c.tile_n / 2 * 2, kConsumerWarps * kStagingPanels * kPanelBytes)
+        << instance.name;
+    EXPECT_EQ(c.hand_over_begin() % 16, 0) << instance.name;
+    EXPECT_EQ(c.smem_bytes() - c.hand_over_begin(), kHandOverBytes) << instance.name;
+    EXPECT_LE(c.smem_bytes(), math::kSm90SmemBytes) << instance.name;
   }
 }
 
@@ -159,9 +196,12 @@ TEST(KernelConfig, MessagesAndTheTableLieBehindTheBarriers) {
     const std::int64_t table = c.wgrad ? 0 : static_cast<std::int64_t>(sizeof(GroupTable));
     EXPECT_EQ(c.gather_begin(), c.table_begin() + table) << instance.name;
     EXPECT_EQ(c.gather_begin() % 16, 0) << instance.name;
-    EXPECT_EQ(c.smem_bytes(), c.gather_begin() + (c.gather ? kGatherSlots * (16 + 2 * 8)
-                                                  : c.pair ? (math::PairAnswers::kSlots + 1) * 8
-                                                           : 0));
+    const std::int64_t slots = c.gather_begin() + (c.gather ? kGatherSlots * (16 + 2 * 8)
+                                                   : c.pair ? (math::PairAnswers::kSlots + 1) * 8
+                                                            : 0);
+    const bool handed = c.epilogue != Epilogue::store;  // a word and four barriers more
+    EXPECT_EQ(c.smem_bytes(), handed ? math::round_up<std::int64_t>(slots, 16) + 16 + 4 * 8 : slots)
+        << instance.name;
   }
 }
 

@@ -26,10 +26,9 @@ constexpr KernelConfig kPair{.pair = true};
 constexpr int kStages = kPair.stages;
 constexpr int kEnd = -1;
 
-/// A tile of the pair: its steps, the last of which bring saved rows, what both read of it, and
-/// whether CTA 1 has rows.
+/// A tile of the pair: its steps, what both read of it, and whether CTA 1 has rows.
 struct Tile {
-  int steps, saved;
+  int steps;
   math::PairShares shares;
   bool two;
   /// What a CTA loads for itself: an operand, both, or none.
@@ -37,9 +36,7 @@ struct Tile {
     if (shares == math::PairShares::nothing) return 2;
     return shares == math::PairShares::rows || index == 0 || two ? 1 : 0;
   }
-  [[nodiscard]] bool shared(int step) const {
-    return shares != math::PairShares::nothing && step < steps - saved;
-  }
+  [[nodiscard]] bool shared() const { return shares != math::PairShares::nothing; }
 };
 
 /// What can be taken away.
@@ -155,10 +152,10 @@ class Model {
       return;
     }
     const Tile& tile = tiles_[index][self.tile];
-    cta.full[stage].expect(tile.own(index) + (tile.shared(self.step) ? 2 : 0));
+    cta.full[stage].expect(tile.own(index) + (tile.shared() ? 2 : 0));
     cta.full[stage].arrive();
     if (tile.own(index) > 0) copies_.push_back({index, stage, -1, self.block, tile.own(index)});
-    for (int to = 0; tile.shared(self.step) && to < 2; ++to) {
+    for (int to = 0; tile.shared() && to < 2; ++to) {
       copies_.push_back({to, stage, index, self.block, 1});
     }
     self.advance(tiles_[index]);
@@ -195,7 +192,7 @@ class Model {
     const Tile& tile = tiles_[index][self.tile];
     expect(tile.own(index) == 0 || stage.own == self.block, "an operand is read too early");
     for (const std::int64_t block : stage.shared) {
-      expect(!tile.shared(self.step) || block == self.block, "a shared operand is read too early");
+      expect(!tile.shared() || block == self.block, "a shared operand is read too early");
     }
     self.advance(tiles_[index]);
   }
@@ -226,8 +223,7 @@ std::string run(const Defences& defences, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<Tile> tiles(random() % 12);
   for (Tile& tile : tiles) {
-    const auto saved = static_cast<int>(random() % 2 * 2 * (1 + random() % 2));
-    tile = {1 + saved + static_cast<int>(random() % 2 * (random() % 9)), saved,
+    tile = {1 + static_cast<int>(random() % 2 * (random() % 9)),
             static_cast<math::PairShares>(random() % 3), random() % 2 == 0};
   }
   return Model(defences, true, {tiles, tiles}, seed).run();
@@ -240,8 +236,7 @@ std::string run_apart(const Defences& defences, std::uint32_t seed) {
   for (std::vector<Tile>& own : tiles) {
     own.resize(random() % 12);
     for (Tile& tile : own) {
-      tile = {1 + static_cast<int>(random() % 2 * (random() % 9)), 0, math::PairShares::nothing,
-              true};
+      tile = {1 + static_cast<int>(random() % 2 * (random() % 9)), math::PairShares::nothing, true};
     }
   }
   return Model(defences, false, std::move(tiles), seed).run();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// SwiGLU on words of two BF16 columns, and on a lane's fragment of 64 columns. What is fused and
-// what is not go through these, so that they make the same bits.
+// SwiGLU on words of two BF16 columns. What is fused and what is not go through these, so that they
+// make the same bits.
 #pragma once
 
 #include <cstdint>
 
 #include "backends/cuda/block/activation_layout.hpp"
-#include "backends/cuda/block/panel.cuh"
 #include "backends/cuda/ptx/arithmetic.cuh"
+#include "backends/cuda/ptx/bf16.cuh"
 #include "math/activation.hpp"
 #include "math/short_exp.hpp"
 
@@ -95,54 +95,6 @@ __device__ __forceinline__ void interleave(std::uint32_t first, std::uint32_t se
 __device__ __forceinline__ void separate(std::uint32_t low, std::uint32_t high,
                                          std::uint32_t& first, std::uint32_t& second) {
   interleave(low, high, first, second);
-}
-
-/// A block of eight columns of both parts as eight columns of words of both.
-__device__ __forceinline__ void interleave_block(const std::uint32_t* first,
-                                                 const std::uint32_t* second,
-                                                 std::uint32_t (&words)[4]) {
-  interleave(first[0], second[0], words[0], words[1]);
-  interleave(first[1], second[1], words[2], words[3]);
-}
-
-// ---- 64 columns of both parts of U, in two panels. Quarter q of them is 16 columns of H:
-// words[2j] has two columns of block j of eight, of row l/4, words[2j + 1] those of eight rows
-// below.
-
-inline constexpr int kQuarterWords = kPanelWords / 4;
-
-__device__ __forceinline__ void store_quarter(std::uint32_t panel0, std::uint32_t panel1, int q,
-                                              const std::uint32_t* first,
-                                              const std::uint32_t* second, bool interleaved) {
-  if (!interleaved) {
-    store_matrices(panel0, q, first);
-    store_matrices(panel1, q, second);
-    return;
-  }
-  // Eight columns of H are sixteen of U: a block of words.
-#pragma unroll
-  for (int j = 0; j < 2; ++j) {
-    std::uint32_t words[4];
-    interleave_block(first + 2 * j, second + 2 * j, words);
-    store_block(q < 2 ? panel0 : panel1, q % 2 * 2 + j, words);
-  }
-}
-
-__device__ __forceinline__ void load_quarter(std::uint32_t panel0, std::uint32_t panel1, int q,
-                                             std::uint32_t* first, std::uint32_t* second,
-                                             bool interleaved) {
-  if (!interleaved) {
-    load_matrices(panel0, q, first);
-    load_matrices(panel1, q, second);
-    return;
-  }
-#pragma unroll
-  for (int j = 0; j < 2; ++j) {
-    std::uint32_t words[4];
-    load_block(q < 2 ? panel0 : panel1, q % 2 * 2 + j, words);
-    separate(words[0], words[1], first[2 * j], second[2 * j]);
-    separate(words[2], words[3], first[2 * j + 1], second[2 * j + 1]);
-  }
 }
 
 }  // namespace moesaic::backends::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the expert's kernels find the two parts of U [M, 2h]. The first part and the second are up
-// and gate, or gate and up, halves of a row or its even and odd columns. A tile works on 64 columns
-// of H at a time: two panels of U.
+// and gate, or gate and up, halves of a row or its even and odd columns. A lane of an
+// activation warp has eight columns of both at a time, a chunk.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,21 @@ constexpr PartLayout part_layout(math::UpGateLayout layout) {
   return {layout == math::UpGateLayout::interleaved, layout == math::UpGateLayout::gate_up};
 }
 
-/// Coordinates of panel 0 or 1 of U for the 64 columns of H from `column` on, in a map whose
-/// dimensions are columns of a part and parts; an interleaved U is one part of 2h columns.
-struct PartPanel {
-  std::int32_t column, part;
-  bool operator==(const PartPanel&) const = default;
+/// Where eight columns of up and eight of gate begin in a row of U, those of the eight columns of H
+/// from `column` on. Interleaved they are mixed, up first: sixteen columns from `up` on, of which
+/// `gate` is the ninth.
+struct ChunkColumns {
+  std::int64_t up, gate;
 };
-MOESAIC_HD constexpr PartPanel part_panel(const PartLayout& layout, std::int32_t column,
-                                          int panel) {
-  return layout.interleaved ? PartPanel{2 * column + 64 * panel, 0} : PartPanel{column, panel};
+MOESAIC_HD constexpr ChunkColumns chunk_columns(const PartLayout& layout, std::int64_t column,
+                                                std::int64_t h) {
+  if (layout.interleaved) return {2 * column, 2 * column + 8};
+  return layout.gate_first ? ChunkColumns{h + column, column} : ChunkColumns{column, h + column};
 }
 
-/// Columns of one part, and parts, of U as such a map has them.
-struct PartExtent {
-  std::int64_t columns, parts;
-};
-constexpr PartExtent part_extent(const PartLayout& layout, std::int64_t h) {
-  return layout.interleaved ? PartExtent{2 * h, 1} : PartExtent{h, 2};
+/// From a chunk to that of 64 columns of H further.
+MOESAIC_HD constexpr int chunk_step(const PartLayout& layout) {
+  return layout.interleaved ? 128 : 64;
 }
 
 /// A product that makes both parts has its columns in blocks, 64 of the first part and 64 of the

@@ -79,15 +79,6 @@ __device__ __forceinline__ void issue_panel(const PanelTarget& to, std::uint32_t
   }
 }
 
-/// Stores panel 0 or 1 of U for the 64 columns of H from `column` on.
-__device__ __forceinline__ void issue_part(const CUtensorMap& map, std::uint32_t panel_at,
-                                           const PanelTarget& to, const PartLayout& layout,
-                                           int column, int panel) {
-  const RaggedCoordinates at = ragged(to.segment_begin, to.segment_rows, to.row);
-  const PartPanel part = part_panel(layout, column, panel);
-  ptx::store_box<5>(&map, panel_at, {part.column, at.row, part.part, at.wrap, at.end});
-}
-
 /// A warp's staged panels, taken in turn for as long as the kernel runs: the copies of one tile may
 /// still be reading when the next is stored.
 class Staging {
@@ -101,6 +92,11 @@ class Staging {
     if (issuer) ptx::store_wait_read<kStagingPanels - 1>();
     __syncwarp();
     return at;
+  }
+
+  /// Shared memory must outlive the copies' reads.
+  __device__ void finish() const {
+    if (lane_id() == 0) ptx::store_wait_read<0>();
   }
 
  private:

@@ -16,11 +16,10 @@
 
 namespace moesaic::backends::cuda {
 
-inline constexpr int kThreads = 384;  ///< One producer warpgroup, two consumer warpgroups.
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kConsumerWarpgroups = 2;
 inline constexpr int kConsumerWarps = kConsumerWarpgroups * 4;
-inline constexpr int kLaunchRegisters = 168;  ///< Per thread: 65,536 over kThreads, in eights.
+inline constexpr int kSmRegisters = 65'536;
 inline constexpr int kBlockK = 64;     ///< Contraction per pipeline stage: one 128-byte panel.
 inline constexpr int kBlockRows = 64;  ///< Of one wgmma.
 inline constexpr int kBlockBytes = kBlockRows * 128;  ///< 64 rows or columns: a panel's share.
@@ -79,6 +78,13 @@ inline constexpr std::int64_t kGatherSlotBytes =
 /// A pair's words: what math::PairAnswers has, and the one that comes back.
 inline constexpr int kPairSlots = math::PairAnswers::kSlots + 1;
 
+/// What consumers tell the warps that apply an activation: a side of a tile, and two barriers for
+/// either consumer warpgroup.
+inline constexpr std::int64_t kHandedSideBytes = 16;
+inline constexpr std::int64_t kHandOverBytes =
+    kHandedSideBytes +
+    std::int64_t{2} * kConsumerWarpgroups * static_cast<std::int64_t>(sizeof(std::uint64_t));
+
 /// What becomes of a tile's sums.
 enum class Epilogue : std::uint8_t {
   store,    ///< Rounded and stored.
@@ -115,13 +121,24 @@ struct KernelConfig {
   [[nodiscard]] MOESAIC_HD constexpr int accumulators() const {
     return rows_per_warpgroup() / kBlockRows * tile_n / 2;
   }
-  /// Per thread. Three warpgroups of 168 registers are launched, which they share out among
-  /// themselves: what the walk needs, which knows two grids in wgrad of pairs; the rest is enough.
-  [[nodiscard]] MOESAIC_HD constexpr int producer_registers() const {
-    return wgrad && pair ? 72 : 56;
+  /// One warpgroup with the producer, two of consumers, and one that applies the activation.
+  [[nodiscard]] MOESAIC_HD constexpr int warpgroups() const { return hands_over() ? 4 : 3; }
+  [[nodiscard]] MOESAIC_HD constexpr int threads() const {
+    return warpgroups() * kWarpgroupThreads;
+  }
+  /// Per thread, in eights. What is launched the warpgroups share out among themselves. Those that
+  /// do not multiply have what the walk needs, which knows two grids in wgrad of pairs, or an
+  /// activation warp with U on its way (NB-0018); the rest is enough.
+  [[nodiscard]] MOESAIC_HD constexpr int launch_registers() const {
+    return kSmRegisters / threads() / 8 * 8;
+  }
+  [[nodiscard]] MOESAIC_HD constexpr int other_registers() const {
+    return hands_over() ? 64 : wgrad && pair ? 72 : 56;
   }
   [[nodiscard]] MOESAIC_HD constexpr int consumer_registers() const {
-    return (3 * kLaunchRegisters - producer_registers()) / kConsumerWarpgroups;
+    return (warpgroups() * launch_registers() -
+            (warpgroups() - kConsumerWarpgroups) * other_registers()) /
+           kConsumerWarpgroups;
   }
   [[nodiscard]] MOESAIC_HD constexpr int panel_columns() const { return f32_out ? 32 : 64; }
   [[nodiscard]] MOESAIC_HD constexpr math::RowTileShape<std::int32_t> row_shape() const {
@@ -148,11 +165,23 @@ struct KernelConfig {
   [[nodiscard]] MOESAIC_HD constexpr int b_box_columns() const {
     return pair && !wgrad ? kFewColumns / 2 : tile_n;
   }
-  /// Stages behind the contraction of a large tile, or of half of one: dswiglu's of U, 64 columns
-  /// each.
-  [[nodiscard]] MOESAIC_HD constexpr int saved_stages(bool half) const {
-    return epilogue == Epilogue::dswiglu ? (half ? tile_n / 2 : tile_n) / 64 : 0;
+  /// Whether consumers leave large tiles to warps that apply the activation: see
+  /// block/hand_over.cuh.
+  [[nodiscard]] MOESAIC_HD constexpr bool hands_over() const { return epilogue != Epilogue::store; }
+  /// Which activation warp a warp of the CTA is, or −1.
+  [[nodiscard]] MOESAIC_HD constexpr int activation_warp(int warp) const {
+    constexpr int kBegin = 4 + kConsumerWarps;  // those of the fourth warpgroup come first
+    if (!hands_over()) return -1;
+    if (warp >= kBegin) return warp - kBegin;
+    return warp >= 1 && warp < 4 && !gather ? warp + 3 : -1;
   }
+  /// Arrivals of a consumer warpgroup that has left its rows, and of those who have taken them.
+  [[nodiscard]] MOESAIC_HD constexpr int handed_arrivals() const {
+    return kConsumerWarps / kConsumerWarpgroups;
+  }
+  [[nodiscard]] MOESAIC_HD constexpr int taken_arrivals() const { return activation_warps(); }
+  /// Those of a warpgroup of their own, and the three of the producer's that load nothing.
+  [[nodiscard]] MOESAIC_HD constexpr int activation_warps() const { return gather ? 4 : 7; }
   /// Whether an operand comes by copy boxes; else its rows are gathered.
   [[nodiscard]] MOESAIC_HD constexpr bool boxes_of_a() const { return !gather || wgrad; }
   [[nodiscard]] MOESAIC_HD constexpr bool boxes_of_b() const { return !gather || !wgrad; }
@@ -164,7 +193,8 @@ struct KernelConfig {
   [[nodiscard]] MOESAIC_HD constexpr int empty_arrivals() const {
     return worker_ctas() * kConsumerWarps;
   }
-  /// Behind the barriers: a message per stage, the walk's table, what gathering warps are told.
+  /// Behind the barriers: a message per stage, the walk's table, what gathering warps or the other
+  /// CTA of a pair are told, what is handed over.
   [[nodiscard]] MOESAIC_HD constexpr std::int64_t messages_begin() const {
     return math::round_up<std::int64_t>(smem().total_bytes, 16);
   }
@@ -175,10 +205,17 @@ struct KernelConfig {
     return table_begin() + (wgrad ? 0 : static_cast<std::int64_t>(sizeof(GroupTable)));
   }
   /// What CTA 0 of a pair tells the other lies where a gathering CTA has its slots.
-  [[nodiscard]] MOESAIC_HD constexpr std::int64_t smem_bytes() const {
+  [[nodiscard]] MOESAIC_HD constexpr std::int64_t slots_end() const {
     return gather_begin() + (gather ? kGatherSlots * kGatherSlotBytes
                              : pair ? kPairSlots * static_cast<std::int64_t>(sizeof(std::uint64_t))
                                     : 0);
+  }
+  /// hands_over(): what consumers and activation warps tell each other, behind all else.
+  [[nodiscard]] MOESAIC_HD constexpr std::int64_t hand_over_begin() const {
+    return math::round_up<std::int64_t>(slots_end(), 16);
+  }
+  [[nodiscard]] MOESAIC_HD constexpr std::int64_t smem_bytes() const {
+    return hands_over() ? hand_over_begin() + kHandOverBytes : slots_end();
   }
   bool operator==(const KernelConfig&) const = default;
 };
@@ -218,7 +255,7 @@ struct KernelParams {
   PanelCopy a_panels = PanelCopy::whole;         ///< wgrad
   PanelCopy b_panels = PanelCopy::whole;
   bool accumulate = false;  ///< wgrad: d += result
-  bool zero_tail = false;   ///< forward, dgrad
+  bool zero_tail = false;   ///< forward, dgrad; not where an activation follows
   void* d = nullptr;
   std::int64_t d_row_stride = 0;     ///< Elements.
   std::int64_t d_expert_stride = 0;  ///< Elements; wgrad.

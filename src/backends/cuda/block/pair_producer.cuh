@@ -13,8 +13,8 @@ namespace moesaic::backends::cuda {
 /// produce_rows() of a pair: both go through the same tiles, so that the same stages
 /// are full of the same tile in either.
 template <KernelConfig kConfig>
-__device__ __forceinline__ void produce_pair(const MapsOf<kConfig.epilogue>& maps,
-                                             const KernelParams& params, const Ring<kConfig>& ring,
+__device__ __forceinline__ void produce_pair(const TensorMaps& maps, const KernelParams& params,
+                                             const Ring<kConfig>& ring,
                                              const math::RowTileGrid<std::int32_t>& grid,
                                              const GroupTable& table) {
   math::PipelineState<kConfig.stages> state;

@@ -21,10 +21,6 @@ __device__ __forceinline__ void store_matrices(std::uint32_t panel, int pair,
   ptx::stmatrix_x4(panel + math::matrix_row(lane_id(), pair), words[0], words[1], words[2],
                    words[3]);
 }
-__device__ __forceinline__ void load_matrices(std::uint32_t panel, int pair, std::uint32_t* words) {
-  ptx::ldmatrix_x4(panel + math::matrix_row(lane_id(), pair), words[0], words[1], words[2],
-                   words[3]);
-}
 
 /// All 64 columns.
 __device__ __forceinline__ void store_fragment(std::uint32_t panel,
@@ -40,11 +36,6 @@ __device__ __forceinline__ void store_block(std::uint32_t panel, int block, cons
   const std::uint32_t at = panel + math::word_pair(lane_id(), block);
   ptx::store_shared_v2(at, words[0], words[1]);
   ptx::store_shared_v2(at + 8 * math::kPanelLineBytes, words[2], words[3]);
-}
-__device__ __forceinline__ void load_block(std::uint32_t panel, int block, std::uint32_t* words) {
-  const std::uint32_t at = panel + math::word_pair(lane_id(), block);
-  ptx::load_shared_v2(at, words[0], words[1]);
-  ptx::load_shared_v2(at + 8 * math::kPanelLineBytes, words[2], words[3]);
 }
 
 }  // namespace moesaic::backends::cuda

@@ -69,40 +69,12 @@ __device__ __forceinline__ std::uint64_t weight_policy(
   return rows <= shape.group_m * shape.tile_m ? ptx::l2_evict_first() : ptx::l2_evict_normal();
 }
 
-/// dswiglu: U of a tile's rows behind its contraction, 64 columns of H per stage. Rows past the
-/// segment make rows that are not stored. A CTA of a pair that has no rows of the tile loads those
-/// of others or, past the buffer, zeros: the last round may have such tiles, and no other.
-template <KernelConfig kConfig>
-__device__ __forceinline__ void load_saved_u(const ExpertMaps& maps, const KernelParams& params,
-                                             const Ring<kConfig>& ring,
-                                             math::PipelineState<kConfig.stages>& state,
-                                             const math::RowTile<std::int32_t>& tile) {
-  constexpr std::uint32_t kPartBytes = kConfig.tile_m * 128U;
-  const int stages = kConfig.saved_stages(tile.half);
-  for (int block = 0; block < stages; ++block) {
-    ptx::barrier_wait(ring.empty(state.stage), math::producer_parity(state.phase));
-    if (ptx::elect_one()) {
-      const std::uint32_t full = ring.full(state.stage);
-      const int column = static_cast<int>(tile.column_begin) + block * 64;
-      ptx::barrier_arrive_expect(full, 2 * kPartBytes);
-#pragma unroll
-      for (int panel = 0; panel < 2; ++panel) {
-        const PartPanel part = part_panel(params.expert.layout, column, panel);
-        ptx::load_box<3>(ring.b(state.stage) + panel * kPartBytes, &maps.saved_u, full,
-                         {part.column, static_cast<int>(tile.row_begin), part.part});
-      }
-    }
-    __syncwarp();
-    state.advance();
-  }
-}
-
 /// What one lane does for a stage: tells the consumers of the tile in its first, copies operands.
 template <KernelConfig kConfig, class Tile>
-__device__ __forceinline__ void fill_stage(const MapsOf<kConfig.epilogue>& maps,
-                                           const KernelParams& params, const Ring<kConfig>& ring,
-                                           int stage, const Tile& tile, const TileMessage& message,
-                                           int k_block, std::uint64_t policy) {
+__device__ __forceinline__ void fill_stage(const TensorMaps& maps, const KernelParams& params,
+                                           const Ring<kConfig>& ring, int stage, const Tile& tile,
+                                           const TileMessage& message, int k_block,
+                                           std::uint64_t policy) {
   if (k_block == 0) send(ring.message(stage), message);
   if constexpr (kConfig.wgrad) {
     if (message.k_blocks > 0) {
@@ -121,8 +93,8 @@ __device__ __forceinline__ void fill_stage(const MapsOf<kConfig.epilogue>& maps,
 
 /// Tells the consumers of a tile and loads its stages.
 template <KernelConfig kConfig, class Tile, class Pace = AsYouLike>
-__device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
-                                          const KernelParams& params, const Ring<kConfig>& ring,
+__device__ __forceinline__ void load_tile(const TensorMaps& maps, const KernelParams& params,
+                                          const Ring<kConfig>& ring,
                                           math::PipelineState<kConfig.stages>& state,
                                           const Tile& tile, Pace&& pace = {}) {
   const TileMessage message = describe<kConfig>(params, tile);
@@ -148,9 +120,6 @@ __device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
   } else {
     while (k_block < stages) load_until(pace.next(k_block, stages));
   }
-  if constexpr (kConfig.epilogue == Epilogue::dswiglu) {
-    if (message.kind != TileMessage::few) load_saved_u<kConfig>(maps, params, ring, state, tile);
-  }
 }
 
 template <KernelConfig kConfig>
@@ -169,8 +138,8 @@ __device__ __forceinline__ void send_end(const Ring<kConfig>& ring,
 /// most of those of few rows come between. `loading` is where it is in the ring, or leads three
 /// other warps: see begin_loading().
 template <KernelConfig kConfig, class Loading>
-__device__ __forceinline__ void produce_rows(const MapsOf<kConfig.epilogue>& maps,
-                                             const KernelParams& params, const Ring<kConfig>& ring,
+__device__ __forceinline__ void produce_rows(const TensorMaps& maps, const KernelParams& params,
+                                             const Ring<kConfig>& ring,
                                              const math::RowTileGrid<std::int32_t>& grid,
                                              const GroupTable& table, Loading loading) {
   TileQueue queue(*params.counters);

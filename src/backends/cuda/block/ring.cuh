@@ -74,6 +74,18 @@ struct Ring : RingOfPair<kConfig.may_part()> {
   [[nodiscard]] __device__ std::uint32_t pair_slots() const {
     return base + static_cast<std::uint32_t>(kConfig.gather_begin());
   }
+  /// hands_over(): what is left, and barriers of either warpgroup: its rows are there, and have
+  /// been taken.
+  [[nodiscard]] __device__ std::uint32_t handed_side() const {
+    return base + static_cast<std::uint32_t>(kConfig.hand_over_begin());
+  }
+  [[nodiscard]] __device__ std::uint32_t handed(int warpgroup) const {
+    return handed_side() + static_cast<std::uint32_t>(kHandedSideBytes) +
+           static_cast<std::uint32_t>(warpgroup) * 8U;
+  }
+  [[nodiscard]] __device__ std::uint32_t taken(int warpgroup) const {
+    return handed(kConsumerWarpgroups + warpgroup);
+  }
   /// The staged panels of a consumer warp, 0 to 7.
   [[nodiscard]] __device__ std::uint32_t staging(int warp) const {
     constexpr math::SmemMap kMap = kConfig.smem();

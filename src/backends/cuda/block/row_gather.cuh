@@ -189,9 +189,9 @@ __device__ __forceinline__ GatherTile gather_tile(const TileMessage& message,
 
 /// What the leading warp does for a tile: see produce_rows() and produce_weights().
 template <KernelConfig kConfig, class Tile>
-__device__ __forceinline__ void load_tile(const MapsOf<kConfig.epilogue>& maps,
-                                          const KernelParams& params, const Ring<kConfig>& ring,
-                                          RowGather<kConfig>& gather, const Tile& tile) {
+__device__ __forceinline__ void load_tile(const TensorMaps& maps, const KernelParams& params,
+                                          const Ring<kConfig>& ring, RowGather<kConfig>& gather,
+                                          const Tile& tile) {
   const TileMessage message = describe<kConfig>(params, tile);
   const GatherTile told = gather_tile(message, tile);
   gather.tell(told);

@@ -43,14 +43,16 @@ __device__ __forceinline__ int num_groups(const KernelParams& params) {
   return math::ceil_div(params.num_experts, kExpertsPerGroup);
 }
 
-/// Fills the table where the walk needs one. All threads of the CTA call it; it synchronizes them.
-__device__ inline void build_group_table(const KernelParams& params,
-                                         const math::RowTileGrid<std::int32_t>& grid,
-                                         GroupTable& table) {
+/// Fills the table where the walk needs one. All threads of the CTA call it, kWarps warps; it
+/// synchronizes them.
+template <int kWarps>
+__device__ __forceinline__ void build_group_table(const KernelParams& params,
+                                                  const math::RowTileGrid<std::int32_t>& grid,
+                                                  GroupTable& table) {
   const int groups = num_groups(params);
   if (groups > kWalkedGroups) {
     const int warp = static_cast<int>(threadIdx.x / 32);
-    for (int group = warp; group < groups; group += kThreads / 32) {
+    for (int group = warp; group < groups; group += kWarps) {
       const math::RowRange segment = segment_of(params, group);
 #pragma unroll
       for (int few = 0; few < 2; ++few) {

@@ -62,11 +62,9 @@ class TileSides {
         [&](int stage, const Left& left, bool first) { multiply<0>(stage, left, first); });
   }
 
-  /// A tile's first two stages: `between` runs while side 0 is multiplied, `beside` while side 1
-  /// is.
-  template <class Between, class Beside>
-  __device__ __forceinline__ void begin_tile(RingState<kConfig>& state, const Between& between,
-                                             const Beside& beside) {
+  /// A tile's first two stages: `between` runs while side 0 is multiplied.
+  template <class Between>
+  __device__ __forceinline__ void begin_tile(RingState<kConfig>& state, const Between& between) {
     const Two two = issue_two(state, true);
     between();
     ptx::wgmma_fence();
@@ -74,26 +72,19 @@ class TileSides {
     ptx::wgmma_commit();
     multiply<1>(two.second.stage, two.second_left, false);
     ptx::wgmma_commit();
-    beside();
     ptx::wgmma_wait<1>();
     release(state);
     ptx::wgmma_wait<0>();
     release(state);
   }
-  template <class Between>
-  __device__ __forceinline__ void begin_tile(RingState<kConfig>& state, const Between& between) {
-    begin_tile(state, between, [] {});
-  }
-
   /// A tile's last two stages, side 0 first: three groups, side 0 and either stage of side 1, which
-  /// the caller waits for and then releases. @returns the state of the second.
-  __device__ __forceinline__ RingState<kConfig> issue_last_two(const RingState<kConfig>& state) {
+  /// the caller waits for and then releases.
+  __device__ __forceinline__ void issue_last_two(const RingState<kConfig>& state) {
     const Two two = issue_two(state, false);
     multiply<1>(state.stage, two.left, false);
     ptx::wgmma_commit();
     multiply<1>(two.second.stage, two.second_left, false);
     ptx::wgmma_commit();
-    return two.second;
   }
 
   __device__ __forceinline__ void release(RingState<kConfig>& state) const {

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grouped product on sm_90a: persistent CTAs, each of which finds its tiles in the offsets by
 // itself. Warpgroup 0 loads (and zeroes the tail, and records faults), one warp of it or, where
-// rows are gathered, all four; warpgroups 1 and 2 multiply and store.
+// rows are gathered, all four; warpgroups 1 and 2 multiply and store. Where an activation follows,
+// they hand over to warpgroup 3 and the other warps of warpgroup 0.
 #pragma once
 
 #include <cstdint>
 
-#include "backends/cuda/block/dswiglu_tiles.cuh"
+#include "backends/cuda/block/activation_warps.cuh"
 #include "backends/cuda/block/epilogue.cuh"
 #include "backends/cuda/block/few_expert_rows.cuh"
+#include "backends/cuda/block/handed_tiles.cuh"
 #include "backends/cuda/block/large_tile.cuh"
 #include "backends/cuda/block/mainloop.cuh"
 #include "backends/cuda/block/pair_producer.cuh"
 #include "backends/cuda/block/producer.cuh"
 #include "backends/cuda/block/row_gather.cuh"
-#include "backends/cuda/block/swiglu_store.cuh"
 #include "backends/cuda/block/weight_producer.cuh"
 
 namespace moesaic::backends::cuda {
@@ -81,12 +82,11 @@ __device__ __forceinline__ PanelTarget target(const TensorMaps& maps, const Kern
 }
 
 /// A consumer warp's part of a tile of few rows.
-template <KernelConfig kConfig>
+template <KernelConfig kConfig, class Out>
 __device__ __forceinline__ void compute_few_rows(const KernelParams& params,
                                                  const Ring<kConfig>& ring,
-                                                 RingState<kConfig>& state, Staging& staging,
-                                                 int k_blocks, int warpgroup,
-                                                 const PanelTarget& to) {
+                                                 RingState<kConfig>& state, Out& out, int k_blocks,
+                                                 int warpgroup, const PanelTarget& to) {
   constexpr int kColumns = kFewColumns / kConsumerWarpgroups;
   float sums[kColumns / 2];
   struct Nothing {};
@@ -100,7 +100,7 @@ __device__ __forceinline__ void compute_few_rows(const KernelParams& params,
   } else if constexpr (kConfig.epilogue == Epilogue::dswiglu) {
     store_few_dswiglu(params.expert, sums, to);
   } else {
-    store_panels<kConfig, 0, kColumns / kConfig.panel_columns()>(staging, sums, to);
+    store_panels<kConfig, 0, kColumns / kConfig.panel_columns()>(out, sums, to);
   }
 }
 
@@ -116,22 +116,19 @@ __device__ __forceinline__ void compute_and_halves(const Ring<kConfig>& ring, co
 }
 
 /// A consumer warp's large tiles, whole and halved.
-template <KernelConfig kConfig, class ReceiveNext>
-__device__ __forceinline__ void compute_large(const MapsOf<kConfig.epilogue>& maps,
-                                              const KernelParams& params, const Ring<kConfig>& ring,
-                                              RingState<kConfig>& state, Staging& staging, int warp,
-                                              const TileMessage& tile, const PanelTarget& to,
+template <KernelConfig kConfig, class Out, class ReceiveNext>
+__device__ __forceinline__ void compute_large(const TensorMaps& maps, const KernelParams& params,
+                                              const Ring<kConfig>& ring, RingState<kConfig>& state,
+                                              Out& out, int warp, const TileMessage& tile,
+                                              const PanelTarget& to,
                                               const ReceiveNext& receive_next) {
-  if constexpr (kConfig.epilogue == Epilogue::dswiglu) {
-    DswigluTiles<kConfig>(ring, maps, params, warp).compute(state, tile, to, receive_next);
-  } else if constexpr (kConfig.epilogue == Epilogue::swiglu) {
-    const SwigluStore<kConfig> store(staging, maps, params);
-    compute_and_halves<kConfig>(ring, store, state, warp / 4, tile, to, receive_next);
+  if constexpr (kConfig.hands_over()) {
+    HandedTiles<kConfig>(ring, out, warp / 4).compute(state, tile, to, receive_next);
   } else if constexpr (kConfig.wgrad) {
-    const WeightStore<kConfig> store(staging, params);
+    const WeightStore<kConfig> store(out, params);
     compute_and_halves<kConfig>(ring, store, state, warp / 4, tile, to, receive_next);
   } else {
-    const PanelStore<kConfig> store(staging);
+    const PanelStore<kConfig> store(out);
     compute_and_halves<kConfig>(ring, store, state, warp / 4, tile, to, receive_next);
   }
 }
@@ -143,11 +140,21 @@ __device__ __forceinline__ bool is_large(const TileMessage& tile) {
   return tile.kind == TileMessage::large || tile.kind == TileMessage::half;
 }
 
+/// Through what a consumer warp's results leave.
 template <KernelConfig kConfig>
-__device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
-                                        const KernelParams& params, Ring<kConfig>& ring, int warp) {
+__device__ __forceinline__ auto way_out(const Ring<kConfig>& ring, int warp) {
+  if constexpr (kConfig.hands_over()) {
+    return HandOver<kConfig>(ring, warp);
+  } else {
+    return Staging(ring.staging(warp));
+  }
+}
+
+template <KernelConfig kConfig>
+__device__ __forceinline__ void consume(const TensorMaps& maps, const KernelParams& params,
+                                        Ring<kConfig>& ring, int warp) {
   RingState<kConfig> state;
-  Staging staging(ring.staging(warp));
+  auto out = way_out<kConfig>(ring, warp);
   TileMessage tile;
   PanelTarget to;
   const auto receive_next = [&] {
@@ -160,32 +167,68 @@ __device__ __forceinline__ void consume(const MapsOf<kConfig.epilogue>& maps,
   do {
     if constexpr (kConfig.passes_over()) {
       while (is_large<kConfig>(tile)) {
-        compute_large<kConfig>(maps, params, ring, state, staging, warp, tile, to, receive_next);
+        compute_large<kConfig>(maps, params, ring, state, out, warp, tile, to, receive_next);
         while (is_large<kConfig>(tile) && !has_lines(tile, to, warp / 4)) {
-          const bool half = tile.kind == TileMessage::half;
-          skip_stages<kConfig>(ring, state, tile.k_blocks + kConfig.saved_stages(half));
+          skip_stages<kConfig>(ring, state, tile.k_blocks);
           receive_next();
         }
       }
     } else {
-      compute_large<kConfig>(maps, params, ring, state, staging, warp, tile, to, receive_next);
+      compute_large<kConfig>(maps, params, ring, state, out, warp, tile, to, receive_next);
     }
     if constexpr (!kConfig.wgrad) {
       while (tile.kind == TileMessage::few) {
-        compute_few_rows<kConfig>(params, ring, state, staging, tile.k_blocks, warp / 4, to);
+        compute_few_rows<kConfig>(params, ring, state, out, tile.k_blocks, warp / 4, to);
         receive_next();
       }
     }
     // Spread, large ones may follow; else tiles of few rows are the last.
   } while (kConfig.spread && tile.kind != TileMessage::end);
-  if (lane_id() == 0) ptx::store_wait_read<0>();  // shared memory must outlive the copies' reads
+  out.finish();
+}
+
+/// Warp 0 to 7 of the consumers, of what warp of the CTA it is.
+template <KernelConfig kConfig>
+__device__ __forceinline__ int consumer_warp(int warp) {
+  // Kept until here, `warp` is a register too many where so many roles are told apart by it.
+  if constexpr (kConfig.hands_over()) return from_lane_0(static_cast<int>(threadIdx.x) / 32 - 4);
+  return warp - 4;
+}
+
+/// The life of warp 0.
+template <KernelConfig kConfig>
+__device__ __forceinline__ void produce(const TensorMaps& maps, const KernelParams& params,
+                                        const Ring<kConfig>& ring,
+                                        const math::RowTileGrid<std::int32_t>& grid,
+                                        const GroupTable& table) {
+  if constexpr (kConfig.wgrad) {
+    produce_weights<kConfig>(maps, params, ring, begin_loading<kConfig>(params, ring));
+  } else if constexpr (kConfig.pair) {
+    produce_pair<kConfig>(maps, params, ring, grid, table);
+  } else {
+    produce_rows<kConfig>(maps, params, ring, grid, table, begin_loading<kConfig>(params, ring));
+  }
+}
+
+/// What warps do that neither load nor multiply, or have copied rows.
+template <KernelConfig kConfig>
+__device__ __forceinline__ void attend(const KernelParams& params, const Ring<kConfig>& ring,
+                                       int warp) {
+  if constexpr (kConfig.hands_over()) {
+    const int index = kConfig.activation_warp(warp);
+    if (index >= 0) ActivationWarp<kConfig>(ring, params, index).run();
+  } else if (warp == 1) {
+    if (blockIdx.x == 0) record_faults(params);
+  } else if constexpr (!kConfig.wgrad) {
+    if (params.zero_tail) zero_tail<kConfig>(params, warp - 2);
+  }
 }
 
 /// `Instance` carries the row of the table as `Instance::kConfig`: nvcc cannot name a kernel whose
 /// template argument is a class value.
 template <class Instance>
-__global__ void __launch_bounds__(kThreads, 1)
-    grouped_kernel(const __grid_constant__ MapsOf<Instance::kConfig.epilogue> maps,
+__global__ void __launch_bounds__(Instance::kConfig.threads(), 1)
+    grouped_kernel(const __grid_constant__ TensorMaps maps,
                    const __grid_constant__ KernelParams params) {
   constexpr KernelConfig kConfig = Instance::kConfig;
   extern __shared__ __align__(1024) unsigned char smem[];
@@ -210,17 +253,21 @@ __global__ void __launch_bounds__(kThreads, 1)
         ptx::store_shared_v2(ring.pair_slots() + slot * 8U, 0U, 0U);
       }
     }
+    if constexpr (kConfig.hands_over()) {
+      for (int warpgroup = 0; warpgroup < kConsumerWarpgroups; ++warpgroup) {
+        ptx::barrier_init(ring.handed(warpgroup), kConfig.handed_arrivals());
+        ptx::barrier_init(ring.taken(warpgroup), kConfig.taken_arrivals());
+      }
+    }
     ptx::fence_barrier_init();
     if constexpr (kConfig.boxes_of_a()) ptx::prefetch_tensor_map(&maps.a);
     if constexpr (kConfig.boxes_of_b()) ptx::prefetch_tensor_map(&maps.b);
-    ptx::prefetch_tensor_map(&maps.d);
+    if constexpr (!kConfig.hands_over()) ptx::prefetch_tensor_map(&maps.d);
     if constexpr (kConfig.boxes_of_b()) ptx::prefetch_tensor_map(&maps.b_few);
     if constexpr (kConfig.boxes_of_a() && !kConfig.wgrad) {
       ptx::prefetch_tensor_map(&maps.a_few);
       ptx::prefetch_tensor_map(&maps.a_fewest);
     }
-    if constexpr (kConfig.epilogue != Epilogue::store) ptx::prefetch_tensor_map(&maps.u);
-    if constexpr (kConfig.epilogue == Epilogue::dswiglu) ptx::prefetch_tensor_map(&maps.saved_u);
   }
   if constexpr (kConfig.pair) ptx::cluster_arrive();
   ptx::wait_for_prior_grids();  // every thread: offsets and operands may be theirs
@@ -230,32 +277,25 @@ __global__ void __launch_bounds__(kThreads, 1)
   if constexpr (kConfig.wgrad) {
     __syncthreads();  // barriers are initialized
   } else {
-    build_group_table(params, grid, table);  // synchronizes the CTA
+    build_group_table<kConfig.threads() / 32>(params, grid, table);  // synchronizes the CTA
   }
   if constexpr (kConfig.pair) ptx::cluster_wait();  // the other's barriers are initialized too
 
-  if (warp < 4) {
-    ptx::registers_release<kConfig.producer_registers()>();
+  if (warp < 4 || (kConfig.hands_over() && warp >= 4 + kConsumerWarps)) {
+    ptx::registers_release<kConfig.other_registers()>();
     if constexpr (kConfig.gather) {
-      if (warp != 0) follow<kConfig>(params, ring);
+      if (warp > 0 && warp < 4) follow<kConfig>(params, ring);
     }
     if (warp == 0) {
-      if constexpr (kConfig.wgrad) {
-        produce_weights<kConfig>(maps, params, ring, begin_loading<kConfig>(params, ring));
-      } else if constexpr (kConfig.pair) {
-        produce_pair<kConfig>(maps, params, ring, grid, table);
-      } else {
-        produce_rows<kConfig>(maps, params, ring, grid, table,
-                              begin_loading<kConfig>(params, ring));
-      }
-    } else if (warp == 1) {
-      if (blockIdx.x == 0) record_faults(params);
-    } else if constexpr (!kConfig.wgrad) {
-      if (params.zero_tail) zero_tail<kConfig>(params, warp - 2);
+      produce<kConfig>(maps, params, ring, grid, table);
+      // Nobody else is free: the other warps are waited for by the consumers.
+      if (kConfig.hands_over() && blockIdx.x == 0) record_faults(params);
+    } else {
+      attend<kConfig>(params, ring, warp);
     }
   } else {
     ptx::registers_take<kConfig.consumer_registers()>();
-    consume<kConfig>(maps, params, ring, warp - 4);
+    consume<kConfig>(maps, params, ring, consumer_warp<kConfig>(warp));
   }
   if constexpr (kConfig.pair) {  // neither leaves while the other may arrive at its barriers
     ptx::cluster_arrive();

@@ -41,8 +41,13 @@ constexpr bool is_product(const KernelConfig& config) {
 constexpr bool all_fit() {
   for (const Instance& instance : kInstances) {
     const KernelConfig& config = instance.config;
-    // What else a consumer thread has to keep fits 32 registers.
-    const bool registers = config.accumulators() <= config.consumer_registers() - 32;
+    // What else a consumer thread has to keep fits 32 registers, beside a side that is rounded.
+    const int rounded = config.hands_over() ? config.accumulators() / 4 : 0;
+    const bool registers = config.accumulators() + rounded <= config.consumer_registers() - 32 &&
+                           config.consumer_registers() >= config.launch_registers();
+    // Both parts of U, or dH, in BF16.
+    const bool hands = !config.hands_over() ||
+                       !(config.wgrad || config.f32_out || config.row_weights || config.spread);
     // A warpgroup has one block of rows, and half a large tile is as wide as the box of few rows.
     const bool boxes =
         config.rows_per_warpgroup() == kBlockRows && config.tile_n == 2 * kFewColumns;
@@ -59,7 +64,7 @@ constexpr bool all_fit() {
     const bool pairs = !config.pair || !((config.f32_out && !config.wgrad) || config.gather ||
                                          config.row_weights || config.spread);
     if (config.smem_bytes() > math::kSm90SmemBytes || !registers || !boxes || !gathers ||
-        !spreads || !weighs || !pairs) {
+        !spreads || !weighs || !pairs || !hands) {
       return false;
     }
   }

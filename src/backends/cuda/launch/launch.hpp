@@ -12,10 +12,8 @@ namespace moesaic::backends::cuda::launch {
 void prepare(const Instance& instance);
 
 /// One launch of `ctas` CTAs, rounded down to whole clusters, on `stream` (a cudaStream_t) of the
-/// current device. The maps are those that MapsOf<instance.config.epilogue> says.
+/// current device.
 void launch(const Instance& instance, const TensorMaps& maps, const KernelParams& params, int ctas,
-            void* stream);
-void launch(const Instance& instance, const ExpertMaps& maps, const KernelParams& params, int ctas,
             void* stream);
 
 }  // namespace moesaic::backends::cuda::launch

@@ -57,9 +57,6 @@ class Sm90Expert final : public FusedExpert {
   [[nodiscard]] KernelParams describe(const Instance& instance, const ConstTensorView& offs,
                                       const Workspace& workspace, std::int64_t contraction,
                                       std::int64_t columns) const;
-  /// H, which may be absent: its map is then never used, but must be one.
-  void describe_h(const TensorView& h, const void* stand_in, KernelParams& params,
-                  ExpertMaps& maps) const;
 
   ExpertMlpProblem problem_;
   DeviceInfo device_;
@@ -82,24 +79,13 @@ KernelParams Sm90Expert::describe(const Instance& instance, const ConstTensorVie
   return params;
 }
 
-void Sm90Expert::describe_h(const TensorView& h, const void* stand_in, KernelParams& params,
-                            ExpertMaps& maps) const {
-  ConstTensorView view = h;
-  if (h.data == nullptr) {
-    view = {stand_in, DType::bf16, device_.device, 2, {0, problem_.h, 0}, {problem_.h, 1, 0}};
-  }
-  params.expert.h_out = h.data;
-  params.expert.h_stride = row_stride(view);
-  maps.d = map_ragged_output(with_address(view, stand_in));
-}
-
 void Sm90Expert::up_gate(const UpGateArgs& args, const Workspace& workspace,
                          const Stream& stream) const {
   const DeviceScope scope(device_.device.index);
   const void* stand_in = workspace.bytes.data();
   KernelParams params =
       describe(*kernels_.up_gate, args.offs, workspace, problem_.d, paired_width(problem_.h));
-  ExpertMaps maps{};
+  TensorMaps maps{};
   if (gathers_) {
     params.gather = gather_of(args.x, args.x_rows, stand_in);
   } else {
@@ -107,13 +93,11 @@ void Sm90Expert::up_gate(const UpGateArgs& args, const Workspace& workspace,
   }
   maps.b = map_paired_weights(args.w_up_gate, layout_, 64);
   maps.b_few = map_paired_weights(args.w_up_gate, layout_, 32);
-  describe_h(args.h, stand_in, params, maps);
+  params.expert.h_out = args.h.data;
+  params.expert.h_stride = row_stride(args.h);
   if (args.u.data != nullptr) {
     params.expert.u = args.u.data;
     params.expert.u_stride = row_stride(args.u);
-    maps.u = map_ragged_parts(with_address(args.u, stand_in), layout_);
-  } else {
-    maps.u = maps.d;  // never used, but prefetched
   }
   launch(*kernels_.up_gate, maps, params, device_.num_sms, stream.native());
 }
@@ -124,17 +108,17 @@ void Sm90Expert::down_gradient(const DownGradientArgs& args, const Workspace& wo
   const void* stand_in = workspace.bytes.data();
   KernelParams params =
       describe(*kernels_.down_gradient, args.offs, workspace, problem_.d, problem_.h);
-  ExpertMaps maps{};
+  TensorMaps maps{};
   map_row_operand(with_address(args.dy, stand_in), kernels_.down_gradient->config, maps);
   map_weight_operand(args.w_down, kernels_.down_gradient->config, maps, params);
-  describe_h(args.h, stand_in, params, maps);
+  if (args.h.data != nullptr) {
+    params.expert.h_out = args.h.data;
+    params.expert.h_stride = row_stride(args.h);
+  }
   params.expert.u = args.du.data;
   params.expert.u_stride = row_stride(args.du);
   params.expert.saved_u = args.u.data;
   params.expert.saved_u_stride = row_stride(args.u);
-  maps.u = map_ragged_parts(with_address(args.du, stand_in), layout_);
-  maps.saved_u =
-      map_part_rows(with_address(args.u, stand_in), layout_, kernels_.down_gradient->config.tile_m);
   launch(*kernels_.down_gradient, maps, params, device_.num_sms, stream.native());
 }
 

@@ -180,24 +180,4 @@ CUtensorMap map_paired_weights(const ConstTensorView& weights, const PartLayout&
                     .dim(weights.shape[0], 1, stride.expert, stride.bytes));
 }
 
-CUtensorMap map_part_rows(const ConstTensorView& u, const PartLayout& layout, int box_rows) {
-  const Strides stride(u);
-  const PartExtent extent = part_extent(layout, u.shape[1] / 2);
-  return encode(Description(u)
-                    .dim(extent.columns, kPanel, 1, stride.bytes)
-                    .dim(u.shape[0], box_rows, stride.row, stride.bytes)
-                    .dim(extent.parts, 1, extent.columns, stride.bytes));
-}
-
-CUtensorMap map_ragged_parts(const ConstTensorView& u, const PartLayout& layout) {
-  const Strides stride(u);
-  const PartExtent extent = part_extent(layout, u.shape[1] / 2);
-  return encode(Description(u)
-                    .dim(extent.columns, kPanel, 1, stride.bytes)
-                    .dim(kRaggedRows, kPanelRows, stride.row, stride.bytes)
-                    .dim(extent.parts, 1, extent.columns, stride.bytes)
-                    .dim(std::int64_t{1} << 31, 1, kRaggedWrapElems - stride.row, stride.bytes)
-                    .dim(std::int64_t{1} << 31, 1, stride.row, stride.bytes));
-}
-
 }  // namespace moesaic::backends::cuda::launch

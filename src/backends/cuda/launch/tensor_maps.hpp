@@ -26,16 +26,11 @@ CUtensorMap map_ragged_output(const ConstTensorView& matrix);
 /// Output [E, lines, columns]: panels 128 bytes wide, one warp's lines high.
 CUtensorMap map_weight_output(const ConstTensorView& weights);
 
-// ---- The expert's products, whose U [M, 2h] has two parts: block/activation_layout.hpp.
-
-/// Lines of [E, 2h, columns], contraction contiguous: box 64 x `box_lines` of both parts, which
-/// come one after the other.
+/// Up and gate, whose U [M, 2h] has two parts (block/activation_layout.hpp): lines of [E, 2h,
+/// columns], contraction contiguous: box 64 x `box_lines` of both parts, which come one after the
+/// other.
 CUtensorMap map_paired_weights(const ConstTensorView& weights, const PartLayout& layout,
                                int box_lines);
-/// U as rows of a part: box 64 columns x `box_rows`.
-CUtensorMap map_part_rows(const ConstTensorView& u, const PartLayout& layout, int box_rows);
-/// U as output with the bound of any segment: panels of a part, one warp's rows high.
-CUtensorMap map_ragged_parts(const ConstTensorView& u, const PartLayout& layout);
 
 /// Whether one box may hold several panels of this width.
 PanelCopy panel_copy(std::int64_t columns);
