@@ -148,12 +148,18 @@ def sustained(rows):
                    ratio(rows, f"sustained {e} vs dense")] for e in each])
 
 
+def commits_of(rows):
+    """A recording may have been made in parts: a case whose kernels did not change is not measured again."""
+    commits = list(dict.fromkeys(row["git"]["sha"][:12] + (" with changes" if row["git"]["dirty"] else "")
+                                 for row in rows.values()))
+    return f"commit {commits[0]}" if len(commits) == 1 else f"commits {', '.join(commits)} (a row names its own)"
+
+
 def tables(rows, path):
     first = next(iter(rows.values()))
-    git, device, tools = first["git"], first["device"], first["toolchain"]
-    changes = " with changes" if git["dirty"] else ""
+    device, tools = first["device"], first["toolchain"]
     parts = [f"From `{path}`: one {device['name']} ({device['sms']} SMs, {device['power_limit_w']} W), driver "
-             f"{device['driver']}, CUDA {tools['cuda']}, PyTorch {tools['torch']}, commit {git['sha'][:12]}{changes}, "
+             f"{device['driver']}, CUDA {tools['cuda']}, PyTorch {tools['torch']}, {commits_of(rows)}, "
              f"{first['date']}. Method: {first['method']}."]
     for title, text in (("Forward, 16 experts, d = h = 4096", forward(rows, 4096)),
                         ("Forward, 16 experts, d = h = 2048", forward(rows, 2048)),

@@ -57,6 +57,12 @@ class PerformanceTablesTest(WrittenPage, unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("README.md: not what", done.stderr)
 
+    def test_names_all_commits_of_a_recording_in_parts(self):
+        later = dict(ROW, case="fwd 4096 M=256 vs torch", git={"sha": "fedcba987654", "dirty": True})
+        self.assertEqual(self.script(self.rows(json.dumps(ROW) + "\n" + json.dumps(later) + "\n")).returncode, 0)
+        page = self.page.read_text(encoding="utf-8")
+        self.assertIn("commits 0123456789ab, fedcba987654 with changes (a row names its own)", page)
+
     def test_files_that_cannot_be_read(self):
         self.refused(self.root / "absent.jsonl", words=("absent.jsonl", "No such file"))
         self.refused(self.rows("not json\n"), words=("rows.jsonl line 1", "JSON"))
