@@ -22,8 +22,11 @@ class DeviceScope {
  public:
   explicit DeviceScope(int device) {
     check_cuda(cudaGetDevice(&previous_), "cudaGetDevice");
-    check_cuda(cudaSetDevice(device), "cudaSetDevice");
     changed_ = previous_ != device;
+    thread_local int known = -1;  // whose context this thread has got here
+    if (!changed_ && known == device) return;
+    check_cuda(cudaSetDevice(device), "cudaSetDevice");
+    known = device;
   }
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;

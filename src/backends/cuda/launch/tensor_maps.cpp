@@ -7,9 +7,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <tuple>
 
 #include "backends/cuda/launch/cuda_error.hpp"
+#include "core/recent_values.hpp"
 
 namespace moesaic::backends::cuda::launch {
 namespace {
@@ -67,7 +71,7 @@ Encode encoder() {
   return function;
 }
 
-CUtensorMap encode(const Description& description) {
+CUtensorMap encode_anew(const Description& description) {
   constexpr std::array<cuuint32_t, 5> kUnitSteps = {1, 1, 1, 1, 1};
   CUtensorMap map{};
   // 128-byte promotion: with 256 bytes a streamed weight is read 7 % slower (NB-0002).
@@ -83,6 +87,31 @@ CUtensorMap encode(const Description& description) {
                                                std::to_string(static_cast<int>(result)));
   }
   return map;
+}
+
+/// Everything that a map depends on.
+using Words = std::array<std::uint64_t, 14>;
+Words words_of(const Description& description) {
+  Words words{};
+  words[0] = reinterpret_cast<std::uintptr_t>(description.base);
+  words[1] = static_cast<std::uint64_t>(description.type) << 32U |
+             static_cast<std::uint64_t>(description.rank);
+  auto next = std::copy(description.dims.begin(), description.dims.end(), words.begin() + 2);
+  next = std::copy(description.stride_bytes.begin(), description.stride_bytes.end(), next);
+  static_assert(std::tuple_size_v<decltype(Description::box)> == 5);
+  const auto& box = description.box;  // none is wider than 256
+  words[11] = std::uint64_t{box[0]} << 32U | box[1];
+  words[12] = std::uint64_t{box[2]} << 32U | box[3];
+  words[13] = box[4];
+  return words;
+}
+
+/// A call of the driver per map costs host time, and much more of it where a profiler listens to
+/// every call. Layers use the same tensors again: a thread keeps the maps that it made last.
+CUtensorMap encode(const Description& description) {
+  using Maps = core::RecentValues<std::tuple_size_v<Words>, CUtensorMap, 64>;
+  thread_local const auto maps = std::make_unique<Maps>();
+  return maps->of(words_of(description), [&] { return encode_anew(description); });
 }
 
 /// The stride of a dimension that has one entry is never used, and may be anything in a view.
