@@ -123,7 +123,7 @@ struct DownGradientArgs {
 };
 
 /// The products of a planned expert that grouped products, activations and copies apart would make
-/// with the same bits: up and gate, and dH, with the activation in their epilogue; the down product
+/// with the same bits: up and gate, and dH, with the activation in their launch; the down product
 /// with weights of rows in its epilogue; and with XRows::indexed those that read x, which take its
 /// rows where they lie. Rows as in ActivationArgs.
 class FusedExpert {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The SwiGLU expert's kernels: the activation against its definition on the host, and the products
-// with the activation in their epilogue against product and activation apart, bit for bit.
+// with the activation in their launch against product and activation apart, bit for bit.
 
 #include <gtest/gtest.h>
 

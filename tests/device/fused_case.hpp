@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An expert whose rows lie in order, and its products with the activation in their epilogue against
+// An expert whose rows lie in order, and its products with the activation in their launch against
 // product and activation apart, bit for bit. Rows of nobody and columns past the last stay as they
 // were.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activation by itself, and copies of rows: for strategies that have no product with it in the
-// epilogue, or none that finds its rows.
+// The activation by itself, and copies of rows: for strategies that have no product with it in its
+// launch, or none that finds its rows.
 #pragma once
 
 #include "backends/backend.hpp"

@@ -13,7 +13,7 @@ namespace moesaic::backends::cuda::launch {
 /// Whether an instance can take the problem on such a device, for the strategy that asks.
 Support supports_grouped(const PlanRequest& request, Strategy strategy);
 
-/// Whether the expert's products with the activation in their epilogue can take the problem.
+/// Whether the expert's products with the activation in their launch can take the problem.
 Support supports_expert(const ExpertMlpProblem& problem, const DeviceInfo& device);
 
 /// Whether this instance computes the problem's pass, storage and output type.

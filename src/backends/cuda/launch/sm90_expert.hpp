@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SwiGLU expert's products with the activation in their epilogue, on one Hopper device.
+// The SwiGLU expert's products with the activation in their launch, on one Hopper device.
 #pragma once
 
 #include <memory>
