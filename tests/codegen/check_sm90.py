@@ -6,9 +6,9 @@
 stack and spills are 0 there. Read from the objects by cuobjdump; without it every kernel is compiled once
 more and ptxas is asked. --check sass: the code multiplies with HGMMA, at least a stage of them before it waits,
 copies with UTMALDG and UTMASTG, keeps what the lanes of a warp share in uniform registers, and never touches local
-memory; where other warps apply an activation, these load and store 16 bytes a lane and nothing is stored in bulk. Without cuobjdump it exits with 77, which ctest counts as skipped. --check flags: the build lets no ptxas
-warning pass. A serialized wgmma (C7510 and its family, C7514 for one) is no warning but information: only the code
-shows it.
+memory; where other warps apply an activation, these load and store 16 bytes a lane and nothing is stored in bulk.
+Without cuobjdump it exits with 77, which ctest counts as skipped. --check flags: the build lets no ptxas warning pass.
+A serialized wgmma (C7510 and its family, C7514 for one) is no warning but information: only the code shows it.
 """
 import argparse
 import csv

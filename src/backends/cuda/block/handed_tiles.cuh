@@ -35,7 +35,8 @@ class HandedTiles : private TileSides<kConfig> {
         multiply_all(state, tile.k_blocks - 2 * kOverlapped, false);
         bool goes_on = true;
         while (goes_on) {
-          end(state, tile);
+          end_tile(
+              state, [&] { give<0>(tile); }, [] {});
           const HandedSide right = side<1>(tile);
           receive_next();
           goes_on = is_mine(tile, to, TileMessage::large) && is_long(tile);
@@ -63,13 +64,12 @@ class HandedTiles : private TileSides<kConfig> {
  private:
   using Sides = TileSides<kConfig>;
   using Sides::begin_tile;
+  using Sides::end_tile;
   using Sides::is_long;
   using Sides::is_mine;
-  using Sides::issue_last_two;
   using Sides::kOverlapped;
   using Sides::multiply_all;
   using Sides::multiply_first;
-  using Sides::release;
   using Sides::sums_;
 
   static constexpr int kWords = HandOver<kConfig>::kWords;
@@ -92,17 +92,6 @@ class HandedTiles : private TileSides<kConfig> {
     std::uint32_t words[kWords];
     round<kSide>(words);
     hand_over_.give(words, side<kSide>(tile));
-  }
-
-  /// The last two stages; the right side is still to be handed over afterwards.
-  __device__ __forceinline__ void end(RingState<kConfig>& state, const TileMessage& tile) {
-    issue_last_two(state);
-    ptx::wgmma_wait<2>();
-    give<0>(tile);
-    ptx::wgmma_wait<1>();
-    release(state);
-    ptx::wgmma_wait<0>();
-    release(state);
   }
 
   HandOver<kConfig>& hand_over_;

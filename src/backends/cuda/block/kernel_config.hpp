@@ -180,8 +180,11 @@ struct KernelConfig {
     return kConsumerWarps / kConsumerWarpgroups;
   }
   [[nodiscard]] MOESAIC_HD constexpr int taken_arrivals() const { return activation_warps(); }
-  /// Those of a warpgroup of their own, and the three of the producer's that load nothing.
-  [[nodiscard]] MOESAIC_HD constexpr int activation_warps() const { return gather ? 4 : 7; }
+  /// All that neither multiply nor load: of a warpgroup of their own, and where one warp loads, the
+  /// three others of its warpgroup.
+  [[nodiscard]] MOESAIC_HD constexpr int activation_warps() const {
+    return hands_over() ? threads() / 32 - kConsumerWarps - (gather ? 4 : 1) : 0;
+  }
   /// Whether an operand comes by copy boxes; else its rows are gathered.
   [[nodiscard]] MOESAIC_HD constexpr bool boxes_of_a() const { return !gather || wgrad; }
   [[nodiscard]] MOESAIC_HD constexpr bool boxes_of_b() const { return !gather || !wgrad; }

@@ -70,7 +70,9 @@ class LargeTiles : private TileSides<kConfig> {
         bool goes_on = true;
         while (goes_on) {
           multiply_all(state, tile.k_blocks - 2 * kOverlapped, false);
-          end(state, to);
+          end_tile(
+              state, [&] { store_pieces<0, 0, kPieces / 2>(to); },
+              [&] { store_pieces<0, kPieces / 2, kPieces>(to); });
           const PanelTarget done = to;
           receive_next();
           goes_on = is_mine(tile, to, TileMessage::large) && is_long(tile);
@@ -100,9 +102,9 @@ class LargeTiles : private TileSides<kConfig> {
  private:
   using Sides = TileSides<kConfig>;
   using Sides::begin_tile;
+  using Sides::end_tile;
   using Sides::is_long;
   using Sides::is_mine;
-  using Sides::issue_last_two;
   using Sides::kOverlapped;
   using Sides::multiply_all;
   using Sides::multiply_first;
@@ -125,18 +127,6 @@ class LargeTiles : private TileSides<kConfig> {
   __device__ __forceinline__ void pass_over(RingState<kConfig>& state) {
 #pragma unroll
     for (int i = 0; i < Sides::kSums; ++i) sums_[0][i] = sums_[1][i] = 0.0F;
-    release(state);
-  }
-
-  /// The last two stages; side 1 is still to be stored afterwards.
-  __device__ __forceinline__ void end(RingState<kConfig>& state, const PanelTarget& to) {
-    issue_last_two(state);
-    ptx::wgmma_wait<2>();
-    store_pieces<0, 0, kPieces / 2>(to);
-    ptx::wgmma_wait<1>();
-    release(state);
-    store_pieces<0, kPieces / 2, kPieces>(to);
-    ptx::wgmma_wait<0>();
     release(state);
   }
 

@@ -77,14 +77,23 @@ class TileSides {
     ptx::wgmma_wait<0>();
     release(state);
   }
-  /// A tile's last two stages, side 0 first: three groups, side 0 and either stage of side 1, which
-  /// the caller waits for and then releases.
-  __device__ __forceinline__ void issue_last_two(const RingState<kConfig>& state) {
+  /// A tile's last two stages, side 0 first: `first` and `second` run when it is multiplied, under
+  /// the one stage and the other of side 1, which is still to be dealt with afterwards.
+  template <class First, class Second>
+  __device__ __forceinline__ void end_tile(RingState<kConfig>& state, const First& first,
+                                           const Second& second) {
     const Two two = issue_two(state, false);
     multiply<1>(state.stage, two.left, false);
     ptx::wgmma_commit();
     multiply<1>(two.second.stage, two.second_left, false);
     ptx::wgmma_commit();
+    ptx::wgmma_wait<2>();
+    first();
+    ptx::wgmma_wait<1>();
+    release(state);
+    second();
+    ptx::wgmma_wait<0>();
+    release(state);
   }
 
   __device__ __forceinline__ void release(RingState<kConfig>& state) const {

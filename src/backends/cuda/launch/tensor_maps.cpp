@@ -90,19 +90,15 @@ CUtensorMap encode_anew(const Description& description) {
 }
 
 /// Everything that a map depends on.
-using Words = std::array<std::uint64_t, 14>;
+using Words = std::array<std::uint64_t, 17>;
 Words words_of(const Description& description) {
   Words words{};
   words[0] = reinterpret_cast<std::uintptr_t>(description.base);
-  words[1] = static_cast<std::uint64_t>(description.type) << 32U |
-             static_cast<std::uint64_t>(description.rank);
-  auto next = std::copy(description.dims.begin(), description.dims.end(), words.begin() + 2);
+  words[1] = static_cast<std::uint64_t>(description.type);
+  words[2] = static_cast<std::uint64_t>(description.rank);
+  auto next = std::copy(description.dims.begin(), description.dims.end(), words.begin() + 3);
   next = std::copy(description.stride_bytes.begin(), description.stride_bytes.end(), next);
-  static_assert(std::tuple_size_v<decltype(Description::box)> == 5);
-  const auto& box = description.box;  // none is wider than 256
-  words[11] = std::uint64_t{box[0]} << 32U | box[1];
-  words[12] = std::uint64_t{box[2]} << 32U | box[3];
-  words[13] = box[4];
+  std::copy(description.box.begin(), description.box.end(), next);
   return words;
 }
 
