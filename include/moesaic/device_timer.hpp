@@ -26,11 +26,12 @@ struct UnitTimes {
 ///
 /// On a GPU every piece stands between two events. With a closed gate, a one-thread kernel that
 /// spins on a flag in host memory holds the stream until every piece has been enqueued, so the
-/// times are the device's alone: no launch gaps, no host. On the CPU a piece is timed by the steady
-/// clock and the gate has no meaning.
+/// times are the device's alone: no launch gaps, no host. Where the device's queue is full before
+/// that, the gate opens a second later, and the host enqueues the rest ahead of the device. On the
+/// CPU a piece is timed by the steady clock and the gate has no meaning.
 class DeviceTimer {
  public:
-  /// Pieces behind one gate: with up to eight launches each they fit the device's launch queue.
+  /// Pieces behind one gate: so few that the device's queue mostly holds all their launches.
   static constexpr std::size_t kPiecesPerGate = 96;
 
   /// The stream is the caller's and must live as long as the timer is used.
@@ -40,16 +41,17 @@ class DeviceTimer {
   /// stream alone and, behind a closed gate, never waits for it. More than kPiecesPerGate pieces
   /// take several gates, one after another.
   /// @returns seconds of each piece, in order, above 0.
-  /// @throws Error{device_failure} when the gate opened by its time-out of 10 s because a piece
-  /// waited for the device; whatever a piece throws, after the gate has been opened.
+  /// @throws Error{device_failure} when, behind a closed gate, the device came to a piece before
+  /// all of it was enqueued, as it does to one that waits for the device: such times would hold the
+  /// host's pace; whatever a piece throws, after the gate has been opened.
   [[nodiscard]] std::vector<double> time(std::span<const std::function<void()>> pieces,
                                          TimerGate gate = TimerGate::closed) const;
 
   /// Runs `units` units of `calls_per_unit` calls of `piece` one after another, and waits for all
   /// of it. On a GPU a unit is one CUDA graph, captured once, so `piece` is called `calls_per_unit`
-  /// times and must be capturable. Units are enqueued while the device works on those before: what
-  /// fits behind a gate has a limit, and a stream that is full holds the host until its time-out.
-  /// On the CPU it is called `units * calls_per_unit` times.
+  /// times and must be capturable. Units are enqueued while the device works on those before,
+  /// without a gate: what fits behind one has a limit. On the CPU it is called `units *
+  /// calls_per_unit` times.
   /// @throws Error{invalid_argument} for less than one unit or call; Error{device_failure} when the
   /// device refuses the capture; whatever `piece` throws.
   [[nodiscard]] UnitTimes time_units(const std::function<void()>& piece,

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "device/case.hpp"
 #include "moesaic/batched_gemm.hpp"
@@ -24,8 +27,41 @@ void expect_no_gap(const UnitTimes& times, std::int64_t units, std::int64_t call
   EXPECT_LT(*most, 2 * *least) << "a gap makes a unit longer";
 }
 
-// A stream's queue holds tens of thousands of launches: behind a gate the host would wait for room
-// until the gate's time-out.
+// The host waits for room behind the gate, which opens then, and stays ahead of the device.
+TEST_F(Timer, PiecesOfMoreLaunchesThanAQueueHoldsAreTimed) {
+  constexpr std::int64_t kBytes = std::int64_t{64} << 20;
+  constexpr int kLaunches = 1000;
+  const DeviceMemory memory(kBytes);
+  const Queue queue;
+  const auto piece = [&] {
+    for (int launch = 0; launch < kLaunches; ++launch) {
+      check(cudaMemsetAsync(memory.bytes(), launch % 2, kBytes, queue.get()), "cudaMemsetAsync");
+    }
+  };
+  const std::vector<std::function<void()>> pieces(DeviceTimer::kPiecesPerGate, piece);
+  const std::vector<double> seconds =
+      DeviceTimer(Stream::from_native(kDevice, queue.get())).time(pieces);
+  const auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
+  EXPECT_GT(*least, kLaunches * static_cast<double>(kBytes) / 5e12);
+  EXPECT_LT(*most, 2 * *least) << "a gap makes a piece longer";
+}
+
+TEST_F(Timer, APieceThatWaitsForTheDeviceIsRefusedBehindAGate) {
+  const Queue queue;
+  const DeviceTimer timer(Stream::from_native(kDevice, queue.get()));
+  const std::vector<std::function<void()>> pieces(1, [&] { queue.wait(); });
+  EXPECT_GT(timer.time(pieces, TimerGate::open)[0], 0);
+  try {
+    (void)timer.time(pieces);
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::device_failure);
+    EXPECT_NE(std::string(error.what()).find("got 1 of 1 pieces later"), std::string::npos)
+        << error.what();
+  }
+}
+
+// A stream's queue holds tens of thousands of launches: units of them have no gate to wait behind.
 TEST_F(Timer, UnitsOfMoreLaunchesThanAQueueHoldsRunWithoutAGap) {
   constexpr std::int64_t kCalls = 2000, kUnits = 60;
   Case c;
@@ -46,7 +82,7 @@ TEST_F(Timer, UnitsOfMoreLaunchesThanAQueueHoldsRunWithoutAGap) {
   EXPECT_EQ(on.differences(queue.get()), "");
 }
 
-// Graphs of cuBLAS's products behind a gate waited for its time-out.
+// Graphs of cuBLAS's products wait for room sooner than others.
 TEST_F(Timer, UnitsOfALibraryRunWithoutAGap) {
   constexpr std::int64_t kWidth = 2048, kBytes = 2 * kWidth * kWidth, kCalls = 100, kUnits = 40;
   const BatchedGemm gemm =

@@ -4,7 +4,13 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cuda/ptx>
+#include <mutex>
+#include <string>
+#include <thread>
 
 #include "backends/cuda/launch/kernel_launch.hpp"
 #include "backends/cuda/launch/timer.hpp"
@@ -13,17 +19,14 @@ namespace moesaic::backends::cuda::launch {
 namespace {
 
 constexpr unsigned long long kTimeOutNanoseconds = 10'000'000'000ULL;
+constexpr std::chrono::seconds kPatience{1};
 
-enum GateState : unsigned { gate_closed = 0, gate_open = 1, gate_timed_out = 2 };
+enum GateState : unsigned { gate_closed = 0, gate_open = 1 };
 
-/// Holds its stream until the host writes gate_open, or the time-out has passed.
-__global__ void gate_kernel(volatile unsigned* state, unsigned long long time_out) {
+/// Holds its stream until the host writes gate_open; a host that died does not hold it for good.
+__global__ void gate_kernel(const volatile unsigned* state, unsigned long long time_out) {
   const unsigned long long start = ::cuda::ptx::get_sreg_globaltimer();
-  while (*state == gate_closed) {
-    if (::cuda::ptx::get_sreg_globaltimer() - start > time_out) {
-      *state = gate_timed_out;
-      return;
-    }
+  while (*state == gate_closed && ::cuda::ptx::get_sreg_globaltimer() - start <= time_out) {
     __nanosleep(500);
   }
 }
@@ -34,7 +37,7 @@ class Gate {
   explicit Gate(cudaStream_t stream) {
     void* host = nullptr;
     check_cuda(cudaHostAlloc(&host, sizeof(unsigned), cudaHostAllocMapped), "cudaHostAlloc(gate)");
-    state_ = static_cast<volatile unsigned*>(host);
+    state_ = static_cast<unsigned*>(host);
     *state_ = gate_closed;
     void* device = nullptr;
     check_cuda(cudaHostGetDevicePointer(&device, host, 0), "cudaHostGetDevicePointer(gate)");
@@ -45,21 +48,45 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   ~Gate() {
-    if (*state_ == gate_closed) *state_ = gate_open;
+    open();
     cudaStreamSynchronize(stream_);  // the kernel reads the flag until then
-    cudaFreeHost(const_cast<unsigned*>(state_));
+    cudaFreeHost(state_);
   }
 
-  /// False when the time-out came first.
-  bool open() {
-    const bool held = *state_ == gate_closed;
-    if (held) *state_ = gate_open;
-    return held;
-  }
+  /// From any thread, once or more often.
+  void open() noexcept { std::atomic_ref(*state_).store(gate_open, std::memory_order_release); }
 
  private:
-  volatile unsigned* state_ = nullptr;
+  unsigned* state_ = nullptr;
   cudaStream_t stream_ = nullptr;
+};
+
+/// Opens a gate for a host that gets nowhere: the device's queue is full and has room again only
+/// when the device works, or a piece waits for the device.
+class GateWatch {
+ public:
+  explicit GateWatch(Gate& gate)
+      : thread_([this, &gate](const std::stop_token& stop) { watch(gate, stop); }) {}
+
+  void progress() noexcept { steps_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  void watch(Gate& gate, const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any never;
+    for (std::int64_t before = -1, now = 0; !stop.stop_requested(); before = now) {
+      now = steps_.load(std::memory_order_relaxed);
+      if (now == before) {
+        gate.open();
+        return;
+      }
+      never.wait_for(lock, stop, kPatience, [] { return false; });
+    }
+  }
+
+  std::atomic<std::int64_t> steps_{0};
+  std::jthread thread_;  // the last member: ends before what it reads
 };
 
 class Event {
@@ -89,20 +116,27 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-void enqueue(std::span<const std::function<void()>> pieces, std::vector<Event>& events,
-             cudaStream_t stream) {
+/// @returns how many pieces the device came to before the whole of them was enqueued.
+template <typename Progress>
+std::int64_t enqueue(std::span<const std::function<void()>> pieces, std::vector<Event>& events,
+                     cudaStream_t stream, const Progress& progress) {
+  std::int64_t late = 0;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     events[2 * i].record(stream);
     pieces[i]();
+    late += events[2 * i].has_passed() ? 1 : 0;  // asked behind the piece: none is missed
     events[2 * i + 1].record(stream);
+    progress();
   }
+  return late;
 }
 
-void require_held(bool held) {
-  if (held) return;
+void require_none_late(std::int64_t late, std::size_t pieces) {
+  if (late == 0) return;
   throw Error(ErrorCode::device_failure,
-              "gate: expected everything enqueued within 10 s, got a time-out; a piece that waits "
-              "for the device needs TimerGate::open");
+              "gate: expected all of a piece enqueued before the device comes to it, got " +
+                  std::to_string(late) + " of " + std::to_string(pieces) +
+                  " pieces later; a piece that waits for the device needs TimerGate::open");
 }
 
 /// Whatever ends a function, what it has enqueued is done before its caller's memory may go.
@@ -187,15 +221,16 @@ std::vector<double> time_pieces(std::span<const std::function<void()>> pieces, c
   const DeviceScope scope(stream.device().index);
   const auto native = static_cast<cudaStream_t>(stream.native());
   std::vector<Event> events(2 * pieces.size());
+  std::int64_t late = 0;
   if (gate == TimerGate::closed) {
     Gate held(native);
-    enqueue(pieces, events, native);
-    require_held(held.open());
-    check_cuda(cudaStreamSynchronize(native), "cudaStreamSynchronize(timer)");
+    GateWatch watch(held);
+    late = enqueue(pieces, events, native, [&watch] { watch.progress(); });
   } else {
-    enqueue(pieces, events, native);
-    check_cuda(cudaStreamSynchronize(native), "cudaStreamSynchronize(timer)");
+    enqueue(pieces, events, native, [] {});
   }
+  check_cuda(cudaStreamSynchronize(native), "cudaStreamSynchronize(timer)");
+  require_none_late(late, pieces.size());
   std::vector<double> seconds;
   seconds.reserve(pieces.size());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
