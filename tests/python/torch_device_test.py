@@ -46,7 +46,70 @@ def made_up_nvml(limit_mw):
     return types.SimpleNamespace(NVMLError=NvmlError, nvmlDeviceGetEnforcedPowerLimit=limit), "handle"
 
 
+class MadeUpCuda:
+    """torch.cuda of a device whose queue holds `depth` pieces, on a clock of its own: a host that enqueues a piece in `enqueue_s`
+    seconds, a device that needs `run_s`."""
+
+    def __init__(self, enqueue_s, run_s, depth=1000):
+        self.host, self.free_at, self.ends, self.gates = 0.0, 0.0, [], []
+        self.enqueue_s, self.run_s, self.depth = enqueue_s, run_s, depth
+        cuda = self
+
+        class Event:
+            def __init__(self, enable_timing):
+                self.at = None
+
+            def record(self):
+                self.at = max(cuda.free_at, cuda.host)
+
+            def query(self):
+                return self.at <= cuda.host
+
+            def elapsed_time(self, later):
+                return 1000 * (later.at - self.at)
+        self.Event = Event
+
+    def piece(self):
+        self.host += self.enqueue_s
+        if len(self.ends) >= self.depth:
+            self.host = max(self.host, self.ends[-self.depth])
+        self.free_at = max(self.free_at, self.host) + self.run_s
+        self.ends.append(self.free_at)
+
+    def synchronize(self):
+        self.host = max(self.host, self.free_at)
+
+    def _sleep(self, cycles):
+        self.gates.append(cycles / torch_device.GATE_CYCLES_PER_SECOND)
+        self.free_at = self.host + self.gates[-1]
+
+    def timed(self, pieces):
+        device = torch_device.Device("cpu")
+        device.cuda = True
+        with mock.patch.object(torch_device.torch, "cuda", self):
+            return device.timed([self.piece] * pieces)
+
+
 class TorchDevice(unittest.TestCase):
+    def test_a_full_queue_is_no_late_host(self):
+        """Sustained work: the host waits for room most of the time."""
+        cuda = MadeUpCuda(enqueue_s=1e-5, run_s=0.05, depth=16)
+        for second in cuda.timed(100):
+            self.assertAlmostEqual(second, 0.05)
+        self.assertEqual(len(cuda.gates), 1)
+
+    def test_a_late_host_is_given_a_longer_gate(self):
+        cuda = MadeUpCuda(enqueue_s=5e-4, run_s=1e-5)
+        for second in cuda.timed(100):
+            self.assertAlmostEqual(second, 1e-5)
+        self.assertEqual(len(cuda.gates), 2)
+
+    def test_a_host_that_never_is_in_time_is_refused(self):
+        cuda = MadeUpCuda(enqueue_s=0.1, run_s=1e-5)
+        with self.assertRaisesRegex(RuntimeError, r"expected work to be enqueued before the device comes to it, got \d+ of 100 pieces later"):
+            cuda.timed(100)
+        self.assertEqual(len(cuda.gates), torch_device.GATE_TRIES)
+
     def test_sustained_clocks_are_of_all_passes(self):
         case, = compare_cases.sustained_cases(compare_cases.TINY)
         device = torch_device.Device("cpu")
