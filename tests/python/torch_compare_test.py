@@ -121,9 +121,10 @@ class Compare(unittest.TestCase):
             code, out, told = self.main(*words, real=real)
         self.assertEqual((code, out), (1, ""), told)
         self.assertEqual(self.rows(), [])
-        for line in told.splitlines():
+        ours = [line for line in told.splitlines() if line.startswith("compare_torch: ")]  # PyTorch may warn of its own
+        for line in ours:
             self.assertRegex(line, rf"arm ({arm}): \d+ of \d+ elements wrong")
-        self.assertEqual({line.split("arm ")[1].split(":")[0] for line in told.splitlines()}, set(arm.split("|")))
+        self.assertEqual({line.split("arm ")[1].split(":")[0] for line in ours}, set(arm.split("|")))
 
     def test_an_arm_that_is_wrong_is_not_timed(self):
         ours = 1.02  # the bound of the contract is narrower than what others are allowed
