@@ -201,10 +201,10 @@ def timing_of(case, times, row):
 
 
 def make_rows(case, times, reference, checks, circumstances):
-    means = {arm: fmean(times["arms"][arm]["samples_s"]) for arm in case.arms}
+    medians = {arm: median(times["arms"][arm]["samples_s"]) for arm in case.arms}
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     for row in case.rows:
-        figures = {name: float(f"{figure(means):.6g}") for name, figure in {"ratio": row.ratio, **row.fields}.items()}
+        figures = {name: float(f"{figure(medians):.6g}") for name, figure in {"ratio": row.ratio, **row.fields}.items()}
         yield {"schema": SCHEMA, "date": date, **circumstances, "command": " ".join(sys.argv), "case": row.name, **figures,
                "check": check_of(reference, checks, row), "problem": case.problem, "routing": case.source or None, "clocks": times["clocks"],
                "timing": timing_of(case, times, row)}
