@@ -5,7 +5,7 @@
 # with plotly.js for the pages of `moesaic report` and the reader of compiled kernels where there is a
 # CUDA compiler. Nothing missing, nothing done.
 # Usage: scripts/setup.sh [--lint] [--torch] [--browser] [--nvshmem]
-#   --lint adds clang, clang-format and clang-tidy;
+#   --lint adds clang and clang-format, and clang-tidy to .venv;
 #   --torch adds torch, transformers and nvidia-ml-py to .venv;
 #   --browser adds Chromium, and playwright to .venv, which the tests of pages need;
 #   --nvshmem adds NVSHMEM to .venv where there is a CUDA compiler, unless NVSHMEM_HOME names one
@@ -20,7 +20,9 @@ build_needs=(
   'libbenchmark-dev|<benchmark/benchmark.h>'
 )
 # libomp-dev: clang looks for omp.h there, where g++ brings its own.
-lint_needs=('clang|clang++' 'clang-format|clang-format' 'clang-tidy|clang-tidy' 'libomp-dev|')
+lint_needs=('clang|clang++' 'clang-format|clang-format' 'libomp-dev|')
+# Debian's version 14 looks into system headers too, and takes three times as long. Others know other checks.
+tidy_package='clang-tidy==23.1.4'
 # torch.compile on the CPU builds Python extensions.
 torch_needs=('python3-dev|')
 # A browser without a font draws boxes.
@@ -131,13 +133,25 @@ add_nvshmem() {
   fi
 }
 
+has_package() {  # has_package VENV NAME==VERSION
+  "$1/bin/python3" -c 'import importlib.metadata, sys
+name, version = sys.argv[1].split("==")
+sys.exit(importlib.metadata.version(name) != version)' "$2" 2>/dev/null
+}
+
+add_clang_tidy() {
+  local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}"
+  if has_package "$venv" "$tidy_package"; then return; fi
+  echo "setup: adding $tidy_package to .venv" >&2
+  "$venv/bin/python3" -m pip install -q "$tidy_package" >&2 ||
+    echo "setup: no clang-tidy; the check of that name will fail" >&2
+}
+
 # Whoever asks for torch waits for it; without network its tests say that they were skipped.
 add_torch() {
   local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}" package
   for package in "${torch_packages[@]}"; do
-    "$venv/bin/python3" -c 'import importlib.metadata, sys
-name, version = sys.argv[1].split("==")
-sys.exit(importlib.metadata.version(name) != version)' "$package" 2>/dev/null && continue
+    has_package "$venv" "$package" && continue
     echo "setup: adding ${torch_packages[*]} to .venv" >&2
     "$venv/bin/python3" -m pip install -q "${torch_packages[@]}" >&2 ||
       echo "setup: no torch; the tests of moesaic.torch will be skipped" >&2
@@ -157,16 +171,17 @@ add_playwright() {
 # What no package brings.
 finish() {
   make_python
+  if [[ "$lint" == yes ]]; then add_clang_tidy; fi
   if [[ "$nvshmem" == yes ]]; then add_nvshmem; fi
   if [[ "$browser" == yes ]]; then add_playwright; fi
   if [[ "$torch" == yes ]]; then add_torch; fi
 }
 
 main() {
-  local needs=("${build_needs[@]}") missing=() need torch=no nvshmem=no browser=no
+  local needs=("${build_needs[@]}") missing=() need lint=no torch=no nvshmem=no browser=no
   for need in "$@"; do
     case "$need" in
-      --lint) needs+=("${lint_needs[@]}") ;;
+      --lint) needs+=("${lint_needs[@]}") lint=yes ;;
       --browser) needs+=("${browser_needs[@]}") browser=yes ;;
       --torch) needs+=("${torch_needs[@]}") torch=yes ;;
       --nvshmem) nvshmem=yes ;;

@@ -73,7 +73,14 @@ class SetupTest(unittest.TestCase):
     def test_lint_adds_its_tools(self):
         machine = self.machine(installed=BUILD)
         self.assertEqual(machine.setup("--lint").returncode, 0)
-        self.assertTrue(machine.apt_calls()[1].endswith("install clang clang-format clang-tidy libomp-dev"))
+        self.assertTrue(machine.apt_calls()[1].endswith("install clang clang-format libomp-dev"))
+
+    def test_lint_adds_one_version_of_clang_tidy(self):
+        machine = self.machine(installed=f"{BUILD} clang clang-format libomp-dev")
+        for there, calls in (("exit 0", []), ('[[ "$2" != *metadata* ]]', ["-m pip install -q clang-tidy==23.1.4"])):
+            machine.write("venv/bin/python3", f'if [[ $1 == -c ]]; then {there}; else echo "$@" >>{machine.log}; fi')
+            self.assertEqual(machine.setup("--lint").returncode, 0)
+            self.assertEqual(machine.apt_calls(), calls)
 
     def test_a_user_is_told_one_line(self):
         machine = self.machine(uid=1000, installed=BUILD.replace("cmake ", ""))

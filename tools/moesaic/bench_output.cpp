@@ -18,6 +18,7 @@ std::string clock_words(const TelemetrySummary& clocks) {
 /// "12: 64x128, 4: 128x256"; which tile how many experts took.
 std::string regime_words(const BenchCase& one) {
   std::vector<std::string> words;
+  words.reserve(one.regimes.size());
   for (const auto& [regime, experts] : one.regimes) {
     words.push_back(std::to_string(experts) + ": " + regime);
   }

@@ -252,6 +252,7 @@ ExitCode cmd_bench(const Options& options) {
   report_skipped(results);
   if (!sink.takes_stdout()) std::fputs(bench_text(results.cases, choice.device).c_str(), stdout);
   std::vector<RunCase> timed;
+  timed.reserve(results.cases.size());
   for (const BenchCase& one : results.cases) timed.push_back(one.run);
   const std::string warning = unsteady_warning(timed);
   if (!warning.empty()) std::fprintf(stderr, "moesaic bench: warning: %s\n", warning.c_str());

@@ -120,7 +120,7 @@ std::string info_text(const InfoReport& report) {
                      byte_count(static_cast<double>(device.l2_bytes)).c_str(),
                      byte_count(device.dram_bytes_per_second).c_str());
     }
-    text += "\n";
+    text += '\n';
   }
   if (!report.devices.why_no_cuda.empty()) {
     text += "  " + report.devices.why_no_cuda + "\n";

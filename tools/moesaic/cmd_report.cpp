@@ -68,6 +68,7 @@ ExitCode cmd_report(const Options& options) {
   require_other_file(options.report.output, inputs);
   const std::string plotly = report::read_plotly(options.report.plotly);
   std::vector<report::ResultFile> files;
+  files.reserve(inputs.results.size());
   InputReport read;
   for (const std::string& path : inputs.results) {
     files.push_back(report::read_results(path));

@@ -58,7 +58,7 @@ CpuLoad busy_of(const std::string& proc_stat, double ticks, const std::function<
     double user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, soft_irq = 0, steal = 0;
     words >> name >> user >> nice >> system >> idle >> wait >> irq >> soft_irq >> steal;
     if (!words || name.size() < 4 || name.compare(0, 3, "cpu") != 0) continue;
-    if (!mine(std::atoi(name.c_str() + 3))) continue;
+    if (!mine(static_cast<int>(std::strtol(name.c_str() + 3, nullptr, 10)))) continue;
     ++load.cpus;
     load.busy_seconds += (user + nice + system + irq + soft_irq + steal) / ticks;
   }

@@ -35,7 +35,7 @@ void upload(DeviceBuffer& buffer, const std::vector<T>& values, Stream stream) {
 
 int environment_number(const char* name) {
   const char* text = std::getenv(name);
-  return text == nullptr ? -1 : std::atoi(text);
+  return text == nullptr ? -1 : static_cast<int>(std::strtol(text, nullptr, 10));
 }
 
 }  // namespace

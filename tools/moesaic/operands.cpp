@@ -99,9 +99,8 @@ void fill_normal_as(HostTensor& tensor, std::int64_t rows, double scale, std::ui
 
 template <class T>
 void fill_integers_as(HostTensor& tensor, std::uint64_t seed, OperandStream stream) {
-  fill_rows<T>(tensor, tensor.rows(), seed, stream, [](std::uint16_t bits) {
-    return T(static_cast<float>(static_cast<int>(bits % 3) - 1));
-  });
+  fill_rows<T>(tensor, tensor.rows(), seed, stream,
+               [](std::uint16_t bits) { return T(static_cast<float>(bits % 3 - 1)); });
 }
 
 }  // namespace

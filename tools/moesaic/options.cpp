@@ -73,7 +73,7 @@ std::vector<std::string> flags_of(const CLI::App& app) {
                            came + "\"");
   }
   std::string flag = what.substr(0, what.find_first_of(": "));
-  if (!flag.starts_with("-")) flag.insert(0, "--");
+  if (!flag.starts_with('-')) flag.insert(0, "--");
   if (what.find("override") != std::string::npos) {
     refuse_usage(verb, flag + ": expected no value, got one");
   }

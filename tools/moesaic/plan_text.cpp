@@ -199,6 +199,7 @@ std::string PlanText::ledgers() const {
   const planner::TileLedger& tile = plan.reference_tile();
   const planner::CapacityLedger& capacity = plan.capacity;
   std::vector<std::string> alignments;
+  alignments.reserve(plan.alignments.size());
   for (const planner::AlignmentLedger& ledger : plan.alignments) {
     alignments.push_back(
         format("%s (%lld) %s, %s", ledger.name.c_str(), static_cast<long long>(ledger.alignment),

@@ -28,7 +28,7 @@ void Spool::write(std::string_view text) {
 
 void Spool::release() {
   if (std::fflush(file_.get()) != 0) fail("writing failed (disk full?)");
-  std::rewind(file_.get());
+  if (std::fseek(file_.get(), 0, SEEK_SET) != 0) fail("seeking failed");
   std::vector<char> block(1 << 16);
   for (std::size_t got = 0; (got = std::fread(block.data(), 1, block.size(), file_.get())) > 0;) {
     if (std::fwrite(block.data(), 1, got, stdout) != got) {

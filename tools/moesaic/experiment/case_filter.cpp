@@ -29,6 +29,7 @@ std::string words_of(const std::set<std::string>& words) {
 /// "trial=0,2 tokens=1", as it was given.
 std::string words_of(const CaseFilter& filter) {
   std::vector<std::string> words;
+  words.reserve(filter.only.size() + 1);
   for (const FactorChoice& choice : filter.only) {
     words.push_back(choice.factor + "=" + join(choice.values, ","));
   }

@@ -101,8 +101,10 @@ std::string fig2_text(std::span<const std::string> presets) {
   std::vector<Column> columns = {{"tokens"}, {"rows per expert"}};
   std::vector<std::vector<RooflinePoint>> curves;
   std::vector<double> shown;
-  for (double tokens = 1; tokens <= fig2_tokens().back(); tokens *= 1 << kShownOctaves) {
+  double tokens = 1;
+  while (tokens <= fig2_tokens().back()) {
     shown.push_back(tokens);
+    tokens *= 1 << kShownOctaves;
   }
   for (const std::string& preset : presets) {
     for (const Layout& layout : kLayouts) columns.push_back({preset + " " + layout.arm});

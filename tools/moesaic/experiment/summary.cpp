@@ -36,6 +36,7 @@ std::int64_t number_factor(const StoredRow& row, const std::string& name) {
 
 std::vector<std::string> arms_of(const RowSet& set) {
   std::vector<std::string> arms;
+  arms.reserve(set.rows.size());
   for (const StoredRow& row : set.rows) arms.push_back(row.place.arm);
   std::sort(arms.begin(), arms.end(), [](const std::string& a, const std::string& b) {
     return std::pair(a != "grouped", a) < std::pair(b != "grouped", b);
