@@ -27,7 +27,7 @@ struct UnitTimes {
 /// On a GPU every piece stands between two events. With a closed gate, a one-thread kernel that
 /// spins on a flag in host memory holds the stream until every piece has been enqueued, so the
 /// times are the device's alone: no launch gaps, no host. Where the device's queue is full before
-/// that, the gate opens a second later, and the host enqueues the rest ahead of the device. On the
+/// that, the gate opens seconds later, and the host enqueues the rest ahead of the device. On the
 /// CPU a piece is timed by the steady clock and the gate has no meaning.
 class DeviceTimer {
  public:

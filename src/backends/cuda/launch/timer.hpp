@@ -14,7 +14,7 @@ namespace moesaic::backends::cuda::launch {
 std::vector<double> time_pieces(std::span<const std::function<void()>> pieces, const Stream& stream,
                                 TimerGate gate);
 
-/// Units of one captured graph on `stream`, all behind one gate. See DeviceTimer.
+/// Units of one captured graph on `stream`, one behind another. See DeviceTimer.
 UnitTimes time_units(const std::function<void()>& piece, std::int64_t calls_per_unit,
                      std::int64_t units, const Stream& stream);
 
