@@ -104,6 +104,11 @@ class TorchDevice(unittest.TestCase):
             self.assertAlmostEqual(second, 1e-5)
         self.assertEqual(len(cuda.gates), 2)
 
+    def test_one_piece_that_comes_late_is_seen(self):
+        cuda = MadeUpCuda(enqueue_s=0.006, run_s=1e-5)
+        self.assertAlmostEqual(cuda.timed(1)[0], 1e-5)
+        self.assertEqual(len(cuda.gates), 2)
+
     def test_a_host_that_never_is_in_time_is_refused(self):
         cuda = MadeUpCuda(enqueue_s=0.1, run_s=1e-5)
         with self.assertRaisesRegex(RuntimeError, r"expected work to be enqueued before the device comes to it, got \d+ of 100 pieces later"):
