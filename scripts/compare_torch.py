@@ -200,11 +200,20 @@ def timing_of(case, times, row):
     return timing
 
 
+def figures_of(case, row, samples):
+    """Medians over rounds; arms of sustained work, which have no rounds in common, each by its own median."""
+    if case.regions:
+        rounds = [{arm: median(seconds) for arm, seconds in samples.items()}]
+    else:
+        rounds = [dict(zip(samples, seconds)) for seconds in zip(*samples.values())]
+    return {name: float(f"{median(map(figure, rounds)):.6g}") for name, figure in {"ratio": row.ratio, **row.fields}.items()}
+
+
 def make_rows(case, times, reference, checks, circumstances):
-    medians = {arm: median(times["arms"][arm]["samples_s"]) for arm in case.arms}
+    samples = {arm: times["arms"][arm]["samples_s"] for arm in case.arms}
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     for row in case.rows:
-        figures = {name: float(f"{figure(medians):.6g}") for name, figure in {"ratio": row.ratio, **row.fields}.items()}
+        figures = figures_of(case, row, samples)
         yield {"schema": SCHEMA, "date": date, **circumstances, "command": " ".join(sys.argv), "case": row.name, **figures,
                "check": check_of(reference, checks, row), "problem": case.problem, "routing": case.source or None, "clocks": times["clocks"],
                "timing": timing_of(case, times, row)}

@@ -13,6 +13,7 @@ from made_up_bench import ROOT, CompareTest
 
 import compare_cases
 import compare_routing
+import compare_torch
 
 
 def recorded():
@@ -70,11 +71,20 @@ class CompareTorch(CompareTest):
 
     def test_the_method_is_that_of_the_cases(self):
         method = compare_cases.method(compare_cases.FULL)
-        for words in ("10 + 20 (fwd),", "4 + 10 (dgrad, wgrad),", "3 + 10 (mlp fwd),", "2 + 10 (mlp fwd+bwd),", "whose median counts", "5 + 20 (real);",
+        for words in ("10 + 20 (fwd),", "4 + 10 (dgrad, wgrad),", "3 + 10 (mlp fwd),", "2 + 10 (mlp fwd+bwd),", "medians over rounds", "5 + 20 (real);",
                       "units of 50 ms, 3 s of conditioning and 1.5 s measured"):
             self.assertIn(words, method)
         self.assertIn("units of 200 ms", compare_cases.method(compare_cases.FULL._replace(
             regions={**compare_cases.FULL.regions, "unit_s": 0.2})))
+
+    def test_figures_are_medians_over_rounds(self):
+        """Not ratios of medians, of which each may fall in another part of a burst; of sustained work just these."""
+        row = compare_cases.beside("made up", "torch", us=compare_cases.us())
+        case = compare_cases.Case("fwd", "forward", (8,), 8, 8, row.arms, 0, 4, (row,))
+        samples = {"moesaic": [1, 1, 2, 9], "torch": [1.2, 5, 2.4, 2.4]}
+        self.assertEqual(compare_torch.figures_of(case, row, samples), {"ratio": 1.2, "us": 1.5e6})
+        sustained = case._replace(regions={"unit_s": 1})
+        self.assertEqual(compare_torch.figures_of(sustained, row, samples), {"ratio": 1.6, "us": 1.5e6})
 
     def test_figures(self):
         self.record_all()
