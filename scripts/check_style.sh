@@ -62,6 +62,7 @@ tidy() {
     echo "check_style: expected $build/compile_commands.json; run 'make build' first" >&2
     return 1
   fi
+  # libstdc++ 12 deprecates what its own algorithms use, which clang 23 does not take for a system header's own business.
   # omp.h is the compiler's own, and stands behind all that clang brings.
   gcc_headers="$(dirname "$(c++ -print-file-name=include/omp.h)")"
   # «N warnings generated» counts what system headers suppressed: noise.

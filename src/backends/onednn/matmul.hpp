@@ -29,8 +29,7 @@ struct MatmulSpec {
   int threads = 1;  ///< Threads that run the product; one when several run side by side.
   std::int64_t batch = 1, a_batch_stride = 0, b_batch_stride = 0, d_batch_stride = 0;
 
-  // clang-tidy 14 takes the 0 inside a defaulted <=> for a null pointer.
-  auto operator<=>(const MatmulSpec&) const = default;  // NOLINT(modernize-use-nullptr)
+  auto operator<=>(const MatmulSpec&) const = default;
 };
 
 /// A compiled product. Immutable; concurrent runs need separate scratch.
