@@ -3,7 +3,9 @@
 """moesaic bench ep on simulated ranks: rows, checks, refusals."""
 
 import json
+import os
 import unittest
+from unittest import mock
 
 from harness import CliTest
 
@@ -60,6 +62,8 @@ class BenchEp(CliTest):
 
     def test_refusals(self):
         self.refused("bench", "ep", words=("RANK, WORLD_SIZE and MOESAIC_RENDEZVOUS", "--simulated"))
+        with mock.patch.dict(os.environ, RANK="first", WORLD_SIZE="1", MOESAIC_RENDEZVOUS=str(self.folder)):
+            self.refused("bench", "ep", words=("RANK: expected a whole number", "first"))
         self.refused(*SMALL, "--routing", "one-hot", words=("--routing", "zipf:S"))
         two = ("bench", "ep", "--simulated", 2)
         self.refused(*two, "--experts", 9, words=("--experts", "a multiple of --simulated 2", "9"))

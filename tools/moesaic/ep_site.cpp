@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
+#include "arguments.hpp"
 #include "moesaic/workspace.hpp"
 #include "text.hpp"
 
@@ -35,7 +37,9 @@ void upload(DeviceBuffer& buffer, const std::vector<T>& values, Stream stream) {
 
 int environment_number(const char* name) {
   const char* text = std::getenv(name);
-  return text == nullptr ? -1 : static_cast<int>(std::strtol(text, nullptr, 10));
+  if (text == nullptr) return -1;
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  return static_cast<int>(parse_integer(name, text, -1, kMost));
 }
 
 }  // namespace
