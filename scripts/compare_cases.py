@@ -43,8 +43,8 @@ TINY = Sizes(
 class Row(NamedTuple):
     """A row of a measurement. Functions take the seconds of each arm in one round; what a row says is the median over rounds.
 
-    Where the power limit takes effect the clock falls for some 50 ms, in whose call is chance, and a mean of ten would hold it; and
-    a burst may begin at one clock and end at another, which the arms of a round share (NB-0019).
+    Where the power limit takes effect the clock falls for some 50 ms; whose call that meets is chance, and a mean of ten would hold
+    it. And arms may become slower halfway through a burst, which those of a round share (NB-0019).
     """
     name: str
     arms: tuple        # whose samples the row keeps
@@ -210,8 +210,8 @@ def method(sizes):
             names += [] if name in names else [name]
     words = ", ".join(f"{counts} ({', '.join(names)})" for counts, names in rounds.items())
     regions = sizes.regions
-    return (f"arms in another shuffled order in each round, in one queue behind a device-side delay; warm-up rounds + event pairs; "
-            f"figures are medians over rounds: {words}; sustained: each arm alone, to and fro, in units of {1000 * regions['unit_s']:g} ms, "
+    return (f"arms in another shuffled order in each round, in one queue behind a device-side delay; warm-up rounds + event pairs: "
+            f"{words}; figures are medians over rounds; sustained: each arm alone, to and fro, in units of {1000 * regions['unit_s']:g} ms, "
             f"{regions['conditioning_s']:g} s of conditioning and {regions['measured_s']:g} s measured without a gap, medians of each arm; "
             "ratio = other arm's time / ours")
 

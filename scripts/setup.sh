@@ -33,6 +33,8 @@ nvshmem_package='nvidia-nvshmem-cu13==3.4.5'
 # nvidia-ml-py: rows of scripts/compare_torch.py and torch_arm.py say clocks by it.
 torch_packages=('torch==2.11.0' 'transformers==5.24.0' 'nvidia-ml-py==13.580.126')
 
+venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}"
+
 is_installed() {
   [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
 }
@@ -89,7 +91,6 @@ note_failure() {  # note_failure VENV WHAT
 # .venv has them. Without network the rest works all the same: those tests say that they were skipped,
 # and `report` says what it lacks. MOESAIC_VENV names another place for it.
 make_python() {
-  local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}"
   if ! "$venv/bin/python3" -c 'import ml_dtypes, numpy, plotly' 2>/dev/null; then
     if failed_lately "$venv" numpy; then
       echo "setup: the NumPy tests will be skipped; .venv is incomplete (remove it to try again now)" >&2
@@ -120,7 +121,6 @@ add_cuobjdump() {
 
 # By NVSHMEM ranks on several GPUs exchange rows. Without it the library is built without that.
 add_nvshmem() {
-  local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}"
   command -v nvcc >/dev/null || return 0
   if [[ -n "${NVSHMEM_HOME:-}" ]] || failed_lately "$venv" nvshmem ||
     compgen -G "$venv/lib/python3*/site-packages/nvidia/nvshmem/include/nvshmem.h" >/dev/null; then
@@ -140,7 +140,6 @@ sys.exit(importlib.metadata.version(name) != version)' "$2" 2>/dev/null
 }
 
 add_clang_tidy() {
-  local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}"
   if has_package "$venv" "$tidy_package"; then return; fi
   echo "setup: adding $tidy_package to .venv" >&2
   "$venv/bin/python3" -m pip install -q "$tidy_package" >&2 ||
@@ -149,7 +148,7 @@ add_clang_tidy() {
 
 # Whoever asks for torch waits for it; without network its tests say that they were skipped.
 add_torch() {
-  local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}" package
+  local package
   for package in "${torch_packages[@]}"; do
     has_package "$venv" "$package" && continue
     echo "setup: adding ${torch_packages[*]} to .venv" >&2
@@ -161,7 +160,6 @@ add_torch() {
 
 # Whoever asks for the browser gets what drives it; without network its tests say that they were skipped.
 add_playwright() {
-  local venv="${MOESAIC_VENV:-${BASH_SOURCE[0]%/*}/../.venv}"
   if "$venv/bin/python3" -c 'import playwright' 2>/dev/null; then return; fi
   echo "setup: adding playwright to .venv" >&2
   "$venv/bin/python3" -m pip install -q playwright >&2 ||

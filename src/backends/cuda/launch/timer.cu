@@ -19,7 +19,7 @@ namespace moesaic::backends::cuda::launch {
 namespace {
 
 constexpr unsigned long long kTimeOutNanoseconds = 10'000'000'000ULL;
-constexpr std::chrono::seconds kPatience{3};  // a kernel that is loaded late takes less, NB-0019
+constexpr std::chrono::seconds kPatience{3};  // more than a call of the host takes, NB-0019
 
 enum GateState : unsigned { gate_closed = 0, gate_open = 1 };
 
